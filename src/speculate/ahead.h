@@ -1,10 +1,11 @@
-/* The tokens that a cascade has placed ahead in its text, and what a grammar leaves of drafts. */
+/* The tokens that a cascade has placed ahead in its text, with a mark for each, and what a grammar
+ * leaves of drafts. For the files of cascade_state.h alone. */
 #ifndef RF_SPECULATE_AHEAD_H
 #define RF_SPECULATE_AHEAD_H
 
 #include <assert.h>
 
-#include "speculate/cascade.h"
+#include "speculate/cascade_state.h"
 
 /* Where the text ends, with what is ahead. */
 static inline int32_t rf_ahead_end(const struct rf_cascade *cascade)

@@ -44,6 +44,12 @@ struct rf_chain {
     struct rf_chain_level levels[RF_MAX_LEVELS];
 };
 
+/* 1 for a level that computes with weights besides the target's pass: a MODEL or a SELF. */
+int rf_chain_level_has_weights(const struct rf_chain_level *level);
+/* 1 if these are the weights that a target of this form has anyway. */
+int rf_chain_level_shares_weights(const struct rf_chain_level *level,
+                                  enum rf_weight_form target_form);
+
 /* Parses "auto", "none", or levels separated by '>' and spaces. RF_ERR_ARGUMENT names what is
  * wrong: an empty level, too many levels, a level twice, a drafter after a model, a level after
  * "target", a self-draft before a model ("mxfp4 > tiny.gguf": cheaper levels come first), or an

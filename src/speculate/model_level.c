@@ -1,14 +1,16 @@
+/* Models as levels (model_level.h): the question of a round becomes an ask of infer/sequence.h, and
+ * the best tokens or logits of the answer become choices. The second half has drafts in another
+ * vocabulary, which go through text. */
 #include "speculate/model_level.h"
 
 #include <assert.h>
 
 #include "platform/clock.h"
+#include "speculate/tuning.h"
 
 enum {
-    WINDOW = 512,   /* tokens of a long text that a draft model reads to begin with */
-    LEAST_ROOM = 2, /* for tokens of the text in a draft model's context, beside a draft */
-    WRITTEN = 24,   /* tokens that a draft in another vocabulary writes for one draft, at most */
-    UNSURE_PER_CENT = 35 /* below which a written token ends the draft */
+    LEAST_ROOM = 2, /* tokens of the text that a draft model's context holds beside a draft */
+    WRITTEN = 24    /* tokens that a draft in another vocabulary writes for one draft, at most */
 };
 
 void rf_model_level_of_target(struct rf_model_level *level, struct rf_view *view,
@@ -34,7 +36,7 @@ static int32_t room_of(const struct rf_model_level *level)
 /* Where to begin in a text of n tokens if the context has room for so many. */
 static int32_t begin_window(int32_t n, int32_t room)
 {
-    int32_t window = WINDOW < room / 2 ? WINDOW : room / 2;
+    int32_t most = rf_tuning.chain.window, window = most < room / 2 ? most : room / 2;
     return n > window ? n - window : 0;
 }
 
@@ -276,7 +278,7 @@ static int32_t write_tokens(struct rf_translated_level *level, int32_t max,
         int code = rf_read(level->view, &ask, 1, &options, NULL, error);
         if (!code) code = rf_sampler_take(&best, length, &written[n], NULL, error);
         if (code) return code;
-        if (n && (double)written[n].confidence * 100 < UNSURE_PER_CENT) break;
+        if (n && (double)written[n].confidence * 100 < rf_tuning.rounds.unsure) break;
         rf_sequence_place(sequence, &written[n].token, 1);
     }
     return n;

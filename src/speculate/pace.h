@@ -65,9 +65,17 @@ struct rf_pace_judge {
     double saved_seconds;   /* in this request, against plain decoding */
 };
 
+/* What the target's next pass has beside this text. What a round then yields is everybody's tokens,
+ * and a draft delays everybody. */
+struct rf_pace_company {
+    struct rf_other_rows others; /* rows of other texts */
+    int32_t tokens;              /* tokens that those texts yield at least */
+    int has_slices; /* 1: the pass also reads prompts, so its time will say nothing of costs */
+};
+
 struct rf_pace {
     int32_t n_levels; /* the target is the last */
-    int32_t length;   /* of the text, in tokens: the caller's to set */
+    int32_t length;   /* of the text, in tokens */
     struct rf_pace_cost costs[RF_MAX_LEVELS];
     int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
@@ -77,15 +85,16 @@ struct rf_pace {
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
     double row_seconds;        /* of each row of a text that the target read; 0: not known */
     int32_t horizon;           /* about how many tokens this request will still yield */
-    /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a
-     * round then yields is everybody's tokens, and a draft delays everybody. */
-    struct rf_other_rows others;
-    int32_t other_tokens;
-    int has_slices; /* 1: that pass also reads texts, so its time will say nothing of costs */
+    struct rf_pace_company company;
 };
 
 /* 1 .. RF_MAX_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
 void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels);
+
+/* The text has so many tokens from now on. */
+void rf_pace_set_length(struct rf_pace *pace, int32_t length);
+/* What the target's next passes have beside this text, until it is said again. */
+void rf_pace_set_company(struct rf_pace *pace, const struct rf_pace_company *company);
 
 /* A request begins that may yield `horizon` tokens. Acceptance learnt so far counts for less. */
 void rf_pace_begin(struct rf_pace *pace, int32_t horizon);

@@ -1,8 +1,12 @@
+/* Translation by text (translate.h): both tokenizers spell the same bytes, so a position in bytes
+ * is a place in both token sequences. Only the end of the draft's tokens is encoded again when text
+ * is added, and a stretch between two control tokens is encoded by itself. */
 #include "speculate/translate.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
+#include "speculate/tuning.h"
 #include "text/tokens.h"
 
 /* The draft's last TAIL tokens are encoded again with what follows them, since a word may have
@@ -13,11 +17,6 @@ enum { TAIL = 8, MARGIN = 2, MAX_TAIL = 32, CONTEXT = 4 };
 /* At most so many bytes that an encoder left out are tried again together with what follows them.
  */
 enum { MAX_GAP = 64 };
-
-/* The share of drafts whose last token is right although the text may make it longer. Measured with
- * SmolLM2's vocabulary (49 thousand tokens) and Qwen2.5's (152 thousand): 0.86 in code, 0.96 in
- * prose. */
-static const float last_is_whole = 0.9f;
 
 enum { NO_BORDER = -1 };
 
@@ -458,7 +457,8 @@ static int32_t take_tokens(const struct rf_translator *t, const struct writing *
         size_t from = at == w->context ? 0 : at - w->context + held;
         at += text.bytes;
         float sure = confidence(t, w, from, at - w->context + held);
-        out[made++] = (struct rf_choice){t->ids.ids[i], open_ended ? sure * last_is_whole : sure};
+        out[made++] = (struct rf_choice){t->ids.ids[i],
+                                         open_ended ? sure * rf_tuning.rounds.last_is_whole : sure};
     }
     if (at == w->end && w->control >= 0 && made < max)
         out[made++] = (struct rf_choice){w->control, w->written[w->n].confidence};

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "infer/sequence.h"
 #include "platform/memory.h"
-#include "speculate/cascade.h"
+#include "speculate/cascade_state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -1149,7 +1149,7 @@ static void test_probes(void)
     CHECK_INT(rf_pace_probes(&pace, 1, 0), 0);
     for (int i = 0; i < 40; i++) rf_pace_round(&pace, -1, 1, 0, 3, 2, 0.0);
     CHECK_INT(rf_pace_probes(&pace, 1, 0), RF_PACE_PROBES);
-    pace.others = (struct rf_other_rows){1, 10};
+    pace.company.others = (struct rf_other_rows){1, 10};
     CHECK_INT(rf_pace_probes(&pace, 1, 0), 0);
 }
 
@@ -1205,7 +1205,7 @@ static void test_offers(void)
     for (int32_t r = 0; r < RF_PACE_ROWS; r++)
         pace.costs[1].seconds[r] = 0.1 * (1.0 + 0.05 * (r + 1));
     for (int others = 0; others <= 7; others += 7) {
-        pace.others.rows = pace.other_tokens = others;
+        pace.company.others.rows = pace.company.tokens = others;
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.15f}};
         CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), others ? 0 : 1);
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.6f}};
@@ -1214,7 +1214,7 @@ static void test_offers(void)
 
     /* However cheap rows are, a pass has no more of them. */
     for (int32_t r = 0; r < RF_PACE_ROWS; r++) pace.costs[1].seconds[r] = 0.1;
-    pace.others.rows = RF_PACE_ROWS - 4;
+    pace.company.others.rows = RF_PACE_ROWS - 4;
     tree = (struct rf_draft){.n = 10};
     for (int32_t i = 0; i < tree.n; i++) tree.parents[i] = -1, tree.confidence[i] = 0.9f;
     CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 3);
@@ -1239,7 +1239,7 @@ static void test_trials(void)
     } steps[] = {{50, 0, 40, 7}, {400, 3, 40, 7}, {0, 0, 40, 15}, {0, 0, 12, 12}};
     for (int s = 0; s < 4; s++) {
         for (int32_t i = 0; i < steps[s].tokens; i++) rf_pace_round(&pace, -1, 1, 0, 0, 1, 0.0);
-        pace.others.rows = steps[s].others;
+        pace.company.others.rows = steps[s].others;
         tree = (struct rf_draft){.n = steps[s].offered};
         for (int32_t i = 0; i < tree.n; i++) {
             tree.tokens[i] = i;
@@ -1468,13 +1468,13 @@ static void test_costs_beside_others(void)
     for (int own = 0; own < 3; own++)
         for (int other = 0; other < 3; other++) {
             pace.length = lengths[own];
-            pace.others = (struct rf_other_rows){.rows = 3, .context = 3 * lengths[other]};
+            pace.company.others = (struct rf_other_rows){.rows = 3, .context = 3 * lengths[other]};
             double wanted = 0.1 * (1 + 0.02 * 4 + 1e-5 * (lengths[own] + 3 * lengths[other])),
                    ratio = rf_pace_cost(&pace, 1, 1) / wanted;
             CHECK_MSG(ratio > 0.9 && ratio < 1.1, "a row after %d tokens, 3 after %d: %.3f",
                       lengths[own], lengths[other], ratio);
             double beside = rf_pace_cost(&pace, 0, 1); /* the passes of drafts are not shared */
-            pace.others = (struct rf_other_rows){0};
+            pace.company.others = (struct rf_other_rows){0};
             CHECK(rf_pace_cost(&pace, 0, 1) == beside);
         }
 }
@@ -1490,22 +1490,22 @@ static void test_single_beside_others(void)
     add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
     add_target(&chain, 1.0);
     rf_pace_init(&pace, chain.levels, 2);
-    pace.others = (struct rf_other_rows){.rows = 3, .context = 300};
-    pace.other_tokens = 3;
+    pace.company.others = (struct rf_other_rows){.rows = 3, .context = 300};
+    pace.company.tokens = 3;
     rf_pace_offer(&pace, 1, &none, &value);
     CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 1); /* nothing is known */
-    rf_pace_shared_pass(&pace, 1, 4, &pace.others, 0.1);
+    rf_pace_shared_pass(&pace, 1, 4, &pace.company.others, 0.1);
     CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
     for (int round = 0; round < 100; round++) {
-        rf_pace_shared_pass(&pace, 1, 6, &pace.others, 0.1);
+        rf_pace_shared_pass(&pace, 1, 6, &pace.company.others, 0.1);
         rf_pace_round(&pace, -1, 1, 0, 2, 3, 0.0);
     }
     rf_pace_offer(&pace, 1, &none, &value);
     CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 1);
-    pace.has_slices = 1;
+    pace.company.has_slices = 1;
     CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
-    pace.has_slices = 0;
-    rf_pace_shared_pass(&pace, 1, 4, &pace.others, 0.1);
+    pace.company.has_slices = 0;
+    rf_pace_shared_pass(&pace, 1, 4, &pace.company.others, 0.1);
     CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
 }
 
