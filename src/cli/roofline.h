@@ -2,8 +2,8 @@
 #ifndef CLI_ROOFLINE_H
 #define CLI_ROOFLINE_H
 
-#include "cli/buffer.h"
-#include "cli/origin.h"
+#include "output/buffer.h"
+#include "output/origin.h"
 #include "riffle_experimental.h"
 
 struct roofline_results {

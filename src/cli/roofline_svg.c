@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/output.h"
 #include "cli/roofline.h"
+#include "output/output.h"
 
 enum {
     WIDTH = 900,

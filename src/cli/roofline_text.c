@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/output.h"
 #include "cli/roofline.h"
+#include "output/output.h"
 #include "platform/terminal.h"
 
 const riffle_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,

@@ -17,7 +17,7 @@
 #include "infer/model.h"
 #include "infer/sampler.h"
 #include "model/source.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 enum { RF_SAMPLING_SENTENCE = 512 };
