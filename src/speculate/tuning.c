@@ -2,7 +2,7 @@
  *
  *   (hand)    chosen by hand
  *   (traces)  chosen on the recorded drafts of 12 code and 10 chat answers, with pass costs as on a
- *             machine that reads 35 GB/s. test_cascade_pace bounds what they lose against the best
+ *             machine that reads 35 GB/s. test_cascade_speed bounds what they lose against the best
  *             fixed draft length.
  *   (fit)     logistic regression on greedy answers of Qwen2.5-Coder-1.5B
  *   (measured) as said beside it */
