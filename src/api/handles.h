@@ -20,7 +20,7 @@
 
 struct riffle_model {
     struct rf_engine *engine;
-    long process; /* that opened it, and has its worker threads */
+    long process; /* id of the process that opened it, which has its worker threads */
 };
 
 struct riffle_session {

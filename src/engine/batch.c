@@ -266,7 +266,7 @@ static int32_t n_prompt_of(const struct rf_engine_batch *batch, const struct don
                               : 0;
 }
 
-/* Of texts that only begin alike, the one's words must not show in the speed of the other. */
+/* Texts that only begin alike must not show their words in each other's speed. */
 static void forget_dictionary(const struct rf_session *session)
 {
     struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);

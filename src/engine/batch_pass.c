@@ -11,13 +11,11 @@ enum {
 /* Prompts, or drafts beside others, may make a pass take so many times as long. */
 static const double SLOWER = 2.2;
 
-/* Tokens of the text that are read. */
 int32_t rf_member_n_read(const struct member *member)
 {
     return rf_sequence_n_read(member->session->sequence);
 }
 
-/* Answers that have been begun. */
 int32_t rf_batch_under_way(const struct rf_engine_batch *batch)
 {
     int32_t n = 0;
@@ -46,7 +44,6 @@ static void add_member_part(struct parts *parts, struct member *member, int32_t 
     parts->rows += rows;
 }
 
-/* One round of each answer whose prompt is read. */
 void rf_parts_add_rounds(struct parts *parts, const struct rf_engine_batch *batch)
 {
     const struct rf_view_shape *view = &batch->root->view->shape;
@@ -140,7 +137,7 @@ static int on_prompt_logits(void *user, int32_t n, const float *logits, struct r
     return code;
 }
 
-/* Of n rows, those for whose logits the pass has room. */
+/* How many of n rows have room for their logits in the pass. */
 static int32_t rows_to_tell(const struct rf_engine_batch *batch, const struct parts *parts,
                             int32_t n)
 {

@@ -1,4 +1,4 @@
-/* What a pass of a batch has: a round of each answer whose prompt is read, slices of prompts, and
+/* The parts of a batch's pass: a round of each answer whose prompt is read, slices of prompts, and
  * so many rows of drafts as the others should wait for. For batch.c alone. */
 #ifndef RF_ENGINE_BATCH_PASS_H
 #define RF_ENGINE_BATCH_PASS_H
@@ -35,7 +35,7 @@ struct member {
     struct rf_batch_part part;
 };
 
-/* Of the members some wait, some have their prompts read and some generate. */
+/* Some members wait, some have their prompts read and some generate. */
 struct rf_engine_batch {
     struct rf_session *root; /* has no tokens; its view reads all texts */
     struct member **members;

@@ -19,7 +19,7 @@ struct building {
     const riffle_corpus_options *options;
     struct rf_tokens all;
     size_t *ends;   /* [n_texts], in `all` */
-    uint32_t *kept; /* what is written; RF_CORPUS_END behind each text or piece */
+    uint32_t *kept; /* tokens to be written; RF_CORPUS_END behind each text or piece */
     size_t n_kept, kept_tokens;
 };
 

@@ -6,13 +6,13 @@
 
 struct rf_embedder {
     const struct rf_allocator *allocator;
-    struct rf_view *view; /* with one tap: the last layer */
+    struct rf_view *view; /* has one tap: the last layer */
     struct rf_sequence *sequence;
     riffle_pooling pooling, usual; /* the model's */
     float eps;
     int32_t width;
-    /* In the embedder's own block: */
-    double *sum;          /* [width] of the rows so far, or the last row */
+    /* Arrays in the embedder's own block: */
+    double *sum;          /* [width]: sum of the rows so far, or the last row */
     float *gain, *vector; /* [width] */
 };
 

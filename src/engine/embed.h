@@ -1,5 +1,5 @@
-/* Vectors of texts: what a text's tokens are after the last layer and the norm of the output head,
- * pooled and of length 1. One text at a time, in slices. */
+/* Vectors of texts: the rows of a text's tokens after the last layer and the norm of the output
+ * head, pooled and scaled to length 1. A batch reads one text at a time, in slices. */
 #ifndef RF_ENGINE_EMBED_H
 #define RF_ENGINE_EMBED_H
 
@@ -18,7 +18,7 @@ int rf_embedder_begin(struct rf_embedder *embedder, const int32_t *tokens, int32
 /* Reads up to `rows` more tokens, at most as many as a pass has. Returns how many are left, or a
  * code. The vector's bits do not depend on the slices. */
 int32_t rf_embedder_read(struct rf_embedder *embedder, int32_t rows, struct rf_error *error);
-/* Of a text that was read: [n_embd], until the next text. */
+/* The vector [n_embd] of a text that was read, until the next text. */
 const float *rf_embedder_vector(struct rf_embedder *embedder);
 int32_t rf_embedder_width(const struct rf_embedder *embedder);
 

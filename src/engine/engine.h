@@ -31,7 +31,7 @@ struct rf_engine {
     struct rf_error chat_error;
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
-    enum rf_precision precision; /* of the target's activations */
+    enum rf_precision precision; /* precision of the target's activations */
     char stored_types[256], weights_note[256], activations_reason[160];
     struct drafts drafts;
     struct rf_sampling sampling; /* recommended, by rf_recommend_sampling */

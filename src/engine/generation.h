@@ -23,9 +23,9 @@ struct generation {
     riffle_on_logprobs on_logprobs; /* or NULL */
     void *user;
     struct rf_log_probs *log_probs; /* [RF_DRAFT_ROWS + 1]: the last round's; NULL: not wanted */
-    struct rf_matcher *matcher;     /* of the grammar, or NULL */
-    /* Text that was generated but not yet given to the caller: unfinished characters, and what may
-     * be the beginning of a stop text. */
+    struct rf_matcher *matcher;     /* follows the grammar; or NULL */
+    /* Text that was generated but not yet given to the caller: unfinished characters, and the
+     * possible beginning of a stop text. */
     struct rf_utf8_stream characters;
     struct rf_bytes held;
     int stopped; /* 1: a stop text was found */

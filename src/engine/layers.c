@@ -24,7 +24,7 @@ static int cost_of_layers(const struct rf_engine *engine, const struct rf_source
                                  &engine->allocator, cost, error);
 }
 
-/* Of the device's memory. */
+/* Bytes of the device's memory. */
 struct need {
     uint64_t weights, all;
 };
@@ -39,7 +39,7 @@ static int add_need(const struct rf_engine *engine, const struct rf_source *sour
     return code;
 }
 
-/* Of the target, its drafts and a session with n layers of each model. */
+/* The need of the target, its drafts and a session with n layers of each model. */
 static int need_of(const struct rf_engine *engine, const struct rf_sequence_shape *shape, int32_t n,
                    struct need *need, struct rf_error *error)
 {
@@ -169,7 +169,7 @@ static int choose_by_memory(struct rf_engine *engine, const struct rf_sequence_s
     return 0;
 }
 
-/* What was asked for must fit, but for the context, which sessions choose. */
+/* The number that was asked for must fit, but for the context, which sessions choose. */
 static int check_number(struct rf_engine *engine, const struct rf_sequence_shape *shape,
                         uint64_t room, int32_t n, struct rf_error *error)
 {

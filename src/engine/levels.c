@@ -28,7 +28,7 @@ struct opening {
     const struct rf_chain_level *chosen;
     const struct draft_weights *weights;
     struct part *part;
-    struct rf_level *level; /* to be filled in */
+    struct rf_level *level; /* result */
 };
 
 static int open_drafter_level(struct opening *o, struct rf_error *error)
@@ -157,15 +157,16 @@ int rf_levels_load_pace(struct rf_session *session, struct rf_error *error)
 static double guess_cost(const struct rf_engine *engine, const struct rf_chain_level *level,
                          const struct draft_weights *weights)
 {
-    /* Bytes decide, but for a target that spends more on arithmetic: its drafts have activations in
-     * 8 bits. */
+    /* Bytes decide, but a target with activations in 16 bits spends more on arithmetic. */
     double by_bytes = (double)weights->cost.pass_bytes / (double)engine->cost.pass_bytes;
     int is_lighter = level->kind == RF_LEVEL_SELF && engine->precision == RF_PRECISION_16;
     return rf_tuning.cost.draft_fixed +
            (is_lighter ? rf_tuning.cost.draft_lighter : rf_tuning.cost.draft_share) * by_bytes;
 }
 
-/* What a token of the text adds to a row: as if each row read its keys and values from memory. */
+/* Guesses what a token of the text adds to a row, as if each row read its keys and values from
+ * memory.
+ */
 static void guess_attention(const struct rf_session *session, const struct part *part,
                             const struct draft_weights *weights, struct rf_level *level)
 {
@@ -179,7 +180,7 @@ static void guess_attention(const struct rf_session *session, const struct part 
     if (part->view && part->view->shape.has_window) level->window = RF_WINDOW_MEAN;
 }
 
-/* What makes more rows dearer: they choose more experts. */
+/* Guesses how much dearer more rows are since they choose more experts. */
 static void guess_experts(const struct rf_engine *engine, const struct draft_weights *weights,
                           struct rf_level *level)
 {

@@ -8,7 +8,7 @@
 
 /* One memory: this machine's or a device's. All figures in bytes. */
 struct rf_place {
-    const char *name; /* for sentences */
+    const char *name; /* as sentences call it */
     uint64_t memory;  /* the memory as a whole */
     uint64_t weights, drafts, kv;
 };

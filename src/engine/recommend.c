@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For models that recommend nothing: lively, without tokens that make no sense. */
+/* General values, for models that recommend nothing: lively, without tokens that make no sense. */
 static const struct rf_sampling general = {.temperature = 0.7f,
                                            .top_k = 40,
                                            .top_p = 0.95f,

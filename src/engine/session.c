@@ -28,7 +28,7 @@ static int leaves_half(const struct rf_engine *engine, const struct rf_sequence_
     return 1;
 }
 
-/* What a model was trained on, as far as memory allows. */
+/* The context that a model was trained on, as far as memory allows. */
 static int32_t default_ctx(const struct rf_engine *engine, enum rf_kv_type kv)
 {
     enum { LEAST = 8192, STEP = 1024 };
@@ -149,7 +149,7 @@ static int report_read(void *user, int32_t done, int32_t total)
 }
 
 /* Checks that tokens fit the context. */
-static int check_room(const struct rf_session *session, size_t n_tokens, struct rf_error *error)
+static int check_fits(const struct rf_session *session, size_t n_tokens, struct rf_error *error)
 {
     int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
     int32_t n = rf_sequence_n_committed(session->sequence);
@@ -163,7 +163,7 @@ static int check_room(const struct rf_session *session, size_t n_tokens, struct 
 int rf_session_prefill(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
                        struct rf_error *error)
 {
-    int code = check_room(session, n_tokens, error);
+    int code = check_fits(session, n_tokens, error);
     if (code) return code;
     double start = rf_clock_seconds();
     int32_t before = rf_sequence_n_committed(session->sequence);
@@ -181,7 +181,7 @@ int rf_session_prefill(struct rf_session *session, const int32_t *tokens, size_t
 int rf_session_score(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
                      size_t first, double *logprobs, struct rf_error *error)
 {
-    int code = check_room(session, n_tokens, error);
+    int code = check_fits(session, n_tokens, error);
     if (code) return code;
     if (first > n_tokens)
         return rf_fail(error, RF_ERR_ARGUMENT, "first %zu: there are %zu tokens", first, n_tokens);

@@ -24,7 +24,7 @@ struct header {
     uint64_t content; /* checksum of all else in the file */
     int32_t n_tokens, n_read;
     uint64_t kv_bytes;
-    uint64_t activation_bits;  /* of the passes that read the tokens */
+    uint64_t activation_bits;  /* activations of the passes that read the tokens */
     uint64_t dictionary_bytes; /* version 4 ends before it */
 };
 
@@ -110,7 +110,7 @@ static size_t header_bytes(const struct header *header)
                                                  : sizeof *header;
 }
 
-/* What follows the header in the file. */
+/* The parts of the file behind the header. */
 struct content {
     const int32_t *tokens;
     const void *kv, *dictionary;

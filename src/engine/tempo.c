@@ -11,7 +11,7 @@ enum {
     PLAIN_FIRST = 3, /* plain passes before slices, once rounds have begun */
     PLAIN_EVERY = 16 /* then one after so many with slices */
 };
-static const double GAIN = 0.3; /* of a measurement of slices */
+static const double GAIN = 0.3; /* share of a new measurement of slices */
 
 static void learn_row(struct tempo *tempo, double seconds)
 {

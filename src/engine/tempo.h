@@ -16,7 +16,7 @@ struct tempo {
     uint32_t n_ratios;              /* so far */
     uint32_t plain;                 /* passes of rounds alone since the last without rounds */
     uint32_t since_plain;           /* passes with slices beside rounds since the last of them */
-    double row_seconds;             /* that a row of a slice takes; 0: unknown */
+    double row_seconds;             /* seconds of a slice's row; 0: unknown */
 };
 
 /* A pass took `seconds`. `expected`: what costs let its rounds take without slices; 0: there were

@@ -42,7 +42,7 @@ int rf_ahead_can_go_on(struct rf_cascade *cascade, int32_t state, struct rf_erro
 int rf_ahead_limit(struct rf_cascade *cascade, int32_t at, struct rf_draft *draft,
                    struct rf_error *error);
 
-/* What may follow text[0 .. at) and each token of a draft that rf_ahead_limit has seen. */
+/* Finds what may follow text[0 .. at) and each token of a draft that rf_ahead_limit has seen. */
 int rf_ahead_masks(struct rf_cascade *cascade, int32_t at, const struct rf_draft *draft,
                    const uint64_t **masks, struct rf_error *error);
 

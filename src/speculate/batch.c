@@ -26,7 +26,7 @@ static void fail_part(struct rf_batch_part *part, int code)
     if (is_round(part)) rf_cascade_drop(part->cascade);
 }
 
-/* What a pass over these parts has beside the rows of one of them, as far as that is known. */
+/* The rows of a pass over these parts beside the rows of one of them, as far as they are known. */
 static struct rf_other_rows rows_beside(struct rf_batch_part *const *parts, int32_t n_parts,
                                         const struct rf_batch_part *one)
 {
@@ -58,7 +58,7 @@ static int32_t part_unread(const struct rf_batch_part *part, const struct rf_vie
     return rf_sequence_unread(sequence, view, rf_sequence_n_committed(sequence));
 }
 
-/* That of a slice of so many rows. Where logits are wanted, all but the first of them are asked
+/* The ask of a slice of so many rows. Where logits are wanted, all but the first of them are asked
  * like a draft. */
 static struct rf_ask ask_of_slice(const struct rf_batch_part *part, int32_t rows)
 {

@@ -460,7 +460,7 @@ static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
 
 /* ---- the target's rounds ---- */
 
-/* What a round yields: the tokens ahead, up to one that completes the grammar's text. */
+/* Collects what a round yields: the tokens ahead, up to one that completes the grammar's text. */
 static int32_t collect_yield(struct rf_cascade *cascade, int32_t made, struct rf_yield *yield)
 {
     const int32_t *ahead = rf_sequence_tokens(cascade->sequence) + cascade->base;

@@ -85,7 +85,7 @@ const struct rf_log_probs *rf_cascade_log_probs(const struct rf_cascade *cascade
 /* Takes back what is ahead. */
 void rf_cascade_drop(struct rf_cascade *cascade);
 
-/* What a round at a judge verifies, after the first `at` tokens of the text. */
+/* The draft that a round at a judge verifies, after the first `at` tokens of the text. */
 struct rf_offer {
     int32_t drafter; /* level with passes that drafted; -1: none */
     int32_t at;
@@ -98,7 +98,8 @@ struct rf_round {
     struct rf_offer offer;
     struct rf_question question;
     struct rf_choice choices[RF_DRAFT_ROWS + 1];
-    struct rf_choice runners_up[RF_DRAFT_ROWS + 1][RF_RUNNERS_UP]; /* of a drafter's choices */
+    struct rf_choice runners_up[RF_DRAFT_ROWS + 1]
+                               [RF_RUNNERS_UP]; /* runners-up of each choice; drafters only */
     const uint64_t *masks[RF_DRAFT_ROWS + 1];
     struct rf_best best[RF_DRAFT_ROWS + 1];
     double reading; /* seconds spent on texts new to a level, before the round */
@@ -112,7 +113,7 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
                      struct rf_error *error);
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error);
-/* What the next round's pass has beside this text. All zero: nothing, as for a round alone. */
+/* Says what the next round's pass has beside this text. All zero: nothing, as for a round alone. */
 void rf_cascade_set_company(struct rf_cascade *cascade, const struct rf_pace_company *company);
 /* Counts seconds of the target's pass as this text's. rf_cascade_round does so itself. */
 void rf_cascade_spend(struct rf_cascade *cascade, double seconds);
@@ -125,7 +126,7 @@ void *rf_cascade_target(const struct rf_cascade *cascade);
 struct rf_cascade_stats {
     uint64_t passes;   /* verifications of a judge; drafts of a drafter without passes */
     uint64_t drafted;  /* tokens handed to a judge */
-    uint64_t accepted; /* of these, tokens kept by it */
+    uint64_t accepted; /* tokens of these that it kept */
     double seconds;
     /* Drafts to the target, by place in a branch: tokens judged there, and kept. */
     uint64_t judged_at[RF_MAX_DRAFT], accepted_at[RF_MAX_DRAFT];
@@ -133,7 +134,8 @@ struct rf_cascade_stats {
 
 const struct rf_cascade_stats *rf_cascade_stats(const struct rf_cascade *cascade, int32_t level);
 void rf_cascade_reset_stats(struct rf_cascade *cascade);
-/* What the target judged in the last round, and path[n_path]: the rows it kept, in their order. */
+/* The draft that the target judged in the last round, and path[n_path]: the rows it kept, in their
+ * order. */
 const struct rf_draft *rf_cascade_judged(const struct rf_cascade *cascade, const int32_t **path,
                                          int32_t *n_path);
 

@@ -11,10 +11,10 @@
 #include "speculate/cascade.h"
 
 struct rf_cascade {
-    struct rf_follower follower; /* of the sequence; must come first */
+    struct rf_follower follower; /* follows the sequence; must come first */
     const struct rf_allocator *allocator;
     struct rf_sequence *sequence;          /* the target's text; drafts are placed ahead in it */
-    struct rf_level levels[RF_MAX_LEVELS]; /* from cheap to dear; the target is the last */
+    struct rf_level levels[RF_MAX_LEVELS]; /* cheap ones first; the target is the last */
     int32_t n_levels;
     int is_damaged[RF_MAX_LEVELS]; /* 1: the drafter's logits were not numbers; it is not asked
                                       again */
@@ -30,7 +30,7 @@ struct rf_cascade {
     int32_t base;
     struct mark {
         float confidence;
-        int32_t state;                              /* of the grammar, after the token */
+        int32_t state;                              /* state of the grammar after the token */
         int8_t origin;                              /* the level that proposed the token first */
         struct rf_choice runners_up[RF_RUNNERS_UP]; /* token -1: none */
     } marks[RF_MAX_DRAFT + 1];
@@ -39,7 +39,7 @@ struct rf_cascade {
     struct rf_log_probs *log_probs; /* the caller's, or NULL */
     int32_t n_top;
 
-    struct rf_draft judged; /* by the target in the last round */
+    struct rf_draft judged; /* draft that the target judged in the last round */
     int32_t path[RF_MAX_DRAFT], n_path;
 };
 

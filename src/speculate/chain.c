@@ -251,7 +251,8 @@ int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *er
 }
 
 /* Adds the levels of a chain that another lacks, each behind those of its kind. */
-static int join_chains(struct rf_chain *chain, const struct rf_chain *other, struct rf_error *error)
+static int add_missing_levels(struct rf_chain *chain, const struct rf_chain *other,
+                              struct rf_error *error)
 {
     for (const struct rf_chain_level *level = other->levels;
          level < other->levels + other->n_levels; level++) {
@@ -277,7 +278,7 @@ int rf_chain_parse_all(struct rf_chain *chain, const char *text, struct rf_error
         code = parse_chain(&other, (struct span){text, bytes}, error);
         if (!code && (chain->choice == RF_CHAIN_AUTO || other.choice == RF_CHAIN_AUTO))
             code = rf_fail(error, RF_ERR_ARGUMENT, "chain: auto is a whole chain and stands alone");
-        if (!code) code = join_chains(chain, &other, error);
+        if (!code) code = add_missing_levels(chain, &other, error);
     }
     if (code) *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
     return code;

@@ -168,8 +168,8 @@ struct row {
 
 struct growth {
     const struct rf_corpus *corpus;
-    uint32_t at[MAX_PLACES]; /* behind the run that was looked up */
-    int32_t length;          /* of that run */
+    uint32_t at[MAX_PLACES]; /* places behind the run that was looked up */
+    int32_t length;          /* length of that run */
     struct row open[2 * MAX_PLACES];
     int32_t n_open;
 };

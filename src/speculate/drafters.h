@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "speculate/level.h"
 
-/* In the order of a chain: what an earlier one drafts comes first. */
+/* The list, in the order of a chain: drafts of an earlier one come first. */
 #define RF_EACH_DRAFTER(X) X(ngram) X(corpus)
 
 struct rf_corpus;
@@ -18,7 +18,7 @@ struct rf_drafter_options {
 };
 
 struct rf_drafter {
-    const char *name;         /* in a chain: "ngram" */
+    const char *name;         /* name in a chain: "ngram" */
     const double *acceptance; /* first guess of the share of its tokens that are kept (tuning.h) */
     int needs_corpus;         /* 1: the chain "auto" has it only where there is a corpus */
     struct rf_level_ops ops;

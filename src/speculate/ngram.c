@@ -24,10 +24,10 @@
 enum {
     N_ORDERS = 4,
     LONGEST = 32,    /* tokens of a match that are compared */
-    MAX_PLACES = 16, /* that are kept of a list */
-    MAX_PROBES = 24, /* that are looked at in a list */
+    MAX_PLACES = 16, /* places of a list that are kept */
+    MAX_PROBES = 24, /* places of a list that are looked at */
     MAX_CANDIDATES = 2 * MAX_PLACES + RF_CONTEXTS * RF_MAX_BEST,
-    MAX_ROWS = 32, /* of a draft */
+    MAX_ROWS = 32, /* rows of a draft */
     MAX_OPEN = 64  /* candidates that wait to become a row */
 };
 static const int32_t orders[] = {1, 2, 4, 8};
@@ -52,7 +52,7 @@ struct window {
 /* Earlier places of the text's ending, the latest first. */
 struct places {
     int32_t at[MAX_PLACES];
-    int32_t length[MAX_PLACES]; /* of each match, 1 .. LONGEST */
+    int32_t length[MAX_PLACES]; /* length of each match, 1 .. LONGEST */
     int32_t n;
 };
 
@@ -170,11 +170,11 @@ static void collect_places(const struct rf_ngram *g, const struct window *w, int
 /* A token that may follow, and what speaks for it. */
 struct candidate {
     int32_t token;
-    int32_t length;       /* of its longest match among the places, 0: none of them */
-    int32_t count;        /* its places */
-    float share;          /* of the weight of all places */
-    float last_share;     /* of what followed the text's last token before */
-    float p[RF_CONTEXTS]; /* as the target found it after such a context */
+    int32_t length;       /* longest match of the places with this token; 0: no place has it */
+    int32_t count;        /* places with this token */
+    float share;          /* share in the weight of all places */
+    float last_share;     /* share in what followed the text's last token before */
+    float p[RF_CONTEXTS]; /* probability that the target gave it after such a context */
     float confidence;
 };
 

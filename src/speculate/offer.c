@@ -38,7 +38,7 @@ static void draft_freely_behind(struct rf_cascade *cascade, int32_t drafter, int
     rf_draft_sign(draft, drafter, drafter);
 }
 
-/* With a fixed gamma: the likeliest tokens, so many, of those that are sure enough. */
+/* Keeps, with a fixed gamma, the likeliest tokens that are sure enough, at most gamma. */
 static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
 {
     double p[RF_DRAFT_ROWS];
@@ -183,8 +183,8 @@ static void add_probes(struct rf_cascade *cascade, int32_t judge, struct rf_draf
     }
 }
 
-/* With a fixed gamma: the level next below drafts, where it has passes and can. A free level below
- * that may draft for it. */
+/* The drafter with a fixed gamma: the level next below, where it has passes and can. A free level
+ * below that may draft for it. */
 static int32_t drafter_of_gamma(const struct rf_cascade *cascade, int32_t judge,
                                 const int32_t *unread)
 {

@@ -1,4 +1,4 @@
-/* What a round at a judge verifies: a tree merged from all drafters below it. Drafters without
+/* The offer of a round at a judge: a tree merged from all drafters below it. Drafters without
  * passes are asked first; then at most one level with passes drafts, which cascade.c has done
  * between the two calls, since that level may be a judge with rounds of its own. */
 #ifndef RF_SPECULATE_OFFER_H

@@ -115,8 +115,8 @@ static double share_kept(struct rf_pace_count count, double guess)
            (count.judged + rf_tuning.pace.prior_judged);
 }
 
-/* What a drafter's confidence says without the past. A model's is corrected by what is usual for a
- * drafter of its kind. */
+/* The meaning of a drafter's confidence without the past. A model's is corrected by what is usual
+ * for a drafter of its kind. */
 static double guess_of(const struct rf_pace *pace, const struct rf_proposal *by, double confidence)
 {
     double own =
@@ -163,12 +163,12 @@ static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32
 
 /* ---- decisions ---- */
 
-/* What a round with a model drafter is expected to yield and to take. */
+/* Expected yield and seconds of a round with a model drafter. */
 struct prospect {
     double tokens, seconds;
 };
 
-/* With the draft length that is best if all tokens are equally likely to be kept. */
+/* The prospect of the draft length that is best if all tokens are equally likely to be kept. */
 static struct prospect best_of_any(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                                    int32_t *length)
 {

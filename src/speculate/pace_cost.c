@@ -99,7 +99,7 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
                       : passes < rf_tuning.cost.few_seen  ? rf_tuning.cost.gain_few
                       : passes < rf_tuning.cost.some_seen ? rf_tuning.cost.gain_some
                                                           : rf_tuning.cost.gain_many;
-        int is_much_faster = error < -rf_tuning.cost.largest_error; /* which is no accident */
+        int is_much_faster = error < -rf_tuning.cost.largest_error; /* much faster is no accident */
         if (is_much_faster && gain < rf_tuning.cost.gain_few) gain = rf_tuning.cost.gain_few;
         error = clamp_error(error, is_first || is_much_faster ? rf_tuning.cost.largest_first_error
                                                               : rf_tuning.cost.largest_error);
@@ -108,7 +108,7 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
                                (part * part + rf_tuning.cost.soft_share) * error);
         gain *= (1.0 - part) * (1.0 - part);
         for (int r = 0; r < RF_PACE_ROWS; r++) {
-            /* That a guess was wrong says nothing of what was measured. */
+            /* A wrong guess says nothing of rows that were measured. */
             if (passes == 0 && cost->seen[r]) continue;
             double share = pow(rf_tuning.cost.neighbour_gain, abs(r + 1 - rows)),
                    least = cost->seen[r]                 ? rf_tuning.cost.least_gain_measured

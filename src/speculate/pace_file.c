@@ -47,7 +47,7 @@ static char *next_line(char **at)
     return line;
 }
 
-/* What follows the name in a line of the level `name`; NULL for another line. */
+/* Finds what follows the name in a line of the level `name`; NULL for another line. */
 static const char *after_name(const char *line, const char *name)
 {
     size_t length = strlen(name);

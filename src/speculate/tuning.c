@@ -46,6 +46,11 @@ const struct rf_tuning rf_tuning =
                 .weights = {{-3.06f, -0.69f, 0.00f, 0.00f, 1.32f, -0.74f, 0.17f, 0.66f, 0.15f},
                             {-3.08f, 1.08f, 0.25f, 1.66f, 0.71f, -0.59f, 0.11f, -0.81f, 0.01f}},
             },
+        .successors =
+            {
+                .likely = 0.02f, /* (hand) */
+                .newer = 0.6f,   /* (hand) */
+            },
         .corpus =
             {
                 .least_p = 0.02f, /* (hand) */

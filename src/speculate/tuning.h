@@ -49,14 +49,20 @@ struct rf_tuning {
         float weights[2][RF_NGRAM_FEATURES];
     } ngram;
 
-    /* The same of drafts from a corpus. */
+    /* The dictionary of likely tokens (successors.c). */
+    struct {
+        float likely; /* probability from which a token is worth asking what follows it */
+        float newer;  /* share of a newer observation in the probabilities of a context */
+    } successors;
+
+    /* The confidence of drafts from a corpus, likewise. */
     struct {
         float least_p;
         int32_t common; /* places that make a run of tokens common */
         float weights[RF_CORPUS_FEATURES];
     } corpus;
 
-    /* What passes cost (pace_cost.c). */
+    /* The seconds of passes (pace_cost.c). */
     struct {
         /* First guess of a draft's pass over one row, in passes of the target over one row:
          *     draft_fixed + draft_share * (its bytes / the target's)
@@ -83,7 +89,7 @@ struct rf_tuning {
         uint32_t few_seen, some_seen;
         double neighbour_gain;
         double least_gain_measured, least_gain_guessed;
-        /* Of an error, the table takes the share (1 - s)^2, where s is attention's share of the
+        /* The table takes of an error the share (1 - s)^2, where s is attention's share of the
          * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
         double gain_attention, soft_share;
         double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
@@ -151,7 +157,7 @@ struct rf_tuning {
         int32_t first_horizon; /* tokens to come, before the first request begins */
     } pace;
 
-    /* What a file of an earlier run counts for (pace_file.c). */
+    /* The trust in a file of an earlier run (pace_file.c). */
     struct {
         uint32_t trusted_passes; /* passes that a measured number of rows counts for, at most */
         uint32_t worth_saving;   /* passes of a level from which it is written */

@@ -65,7 +65,7 @@ uint64_t rf_vocab_fingerprint(const struct rf_tokenizer *tokenizer)
 
 /* The ids of a vocabulary's control tokens by their names. */
 struct names {
-    struct rf_str *texts; /* of all tokens */
+    struct rf_str *texts; /* texts of all tokens */
     struct rf_strmap map;
 };
 
