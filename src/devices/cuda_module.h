@@ -1,4 +1,4 @@
-/* What the module offers to the library that loads it: one kind of device. */
+/* The interface of the module to the library that loads it: one kind of device. */
 #ifndef RF_DEVICES_CUDA_MODULE_H
 #define RF_DEVICES_CUDA_MODULE_H
 

@@ -15,6 +15,7 @@
 #include "engine/recommend.h"
 #include "model/open.h"
 #include "platform/file.h"
+#include "weights/repack.h"
 
 /* Quantised models with fewer parameters are computed with activations in 16 bits, unless the
  * caller chose the form. */
@@ -53,7 +54,7 @@ static void describe_weights(struct rf_engine *engine)
     for (int t = 0; t < RF_DTYPE_LIMIT; t++) {
         if (engine->cost.form != RF_WEIGHTS_STORED || !engine->cost.matrices[t]) continue;
         const char *from = rf_dtype_info(t)->name,
-                   *to = engine->kind->weight_format((enum rf_dtype)t, engine->cost.form);
+                   *to = rf_panel_layout(rf_format_of((enum rf_dtype)t))->name;
         if (strcmp(from, to) != 0) append_to_list(engine->weights_note, from, " as ", to);
     }
 }

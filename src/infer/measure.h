@@ -1,4 +1,4 @@
-/* How fast a device is: requests and results of rf_backend_kind's measurements. */
+/* Measurements of a device's speed: requests and results of rf_backend_kind's functions. */
 #ifndef RF_INFER_MEASURE_H
 #define RF_INFER_MEASURE_H
 
@@ -16,9 +16,9 @@ struct rf_roofline_request {
     size_t n_shapes; /* 0: one default shape */
     const int32_t *rows;
     size_t n_rows;       /* 0: default numbers of rows */
-    int32_t threads;     /* at least 1 */
+    int32_t threads;     /* 1 or more */
     int also_one_thread; /* measure with one thread first */
-    int32_t rounds;      /* of each kernel; 0: the default */
+    int32_t rounds;      /* rounds of each kernel; 0: the default */
     uint64_t pool_bytes; /* 0: the default */
 };
 
@@ -35,7 +35,7 @@ struct rf_ceiling_report {
     int is_bandwidth; /* bytes per second; else operations */
     int32_t threads;
     struct rf_ceiling found;
-    /* How memory or a cache is read fastest, or why it was not measured; else "". */
+    /* The fastest pattern of reading memory or a cache, or why it was not measured; else "". */
     char note[RF_CEILING_NOTE];
 };
 
@@ -46,7 +46,7 @@ struct rf_read_speed {
 };
 
 struct rf_roofline_result {
-    size_t m, k;                  /* what was run: in a cache m is less */
+    size_t m, k;                  /* the shape that was run: in a cache m is less */
     double bytes_per_second;      /* weights and scales, or keys and values */
     double operations_per_second; /* two for each product and its sum */
     double operations_per_byte;
@@ -65,7 +65,8 @@ struct rf_roofline_row {
 struct rf_roofline_callbacks {
     int (*ceiling)(void *user, const struct rf_ceiling_report *ceiling);
     int (*row)(void *user, const struct rf_roofline_row *row);
-    int (*progress)(void *user, uint64_t done, uint64_t total); /* in measurements */
+    int (*progress)(void *user, uint64_t done,
+                    uint64_t total); /* done and total count measurements */
     void *user;
 };
 

@@ -5,10 +5,10 @@
 #ifndef RF_TEST_SPECULATE_SCRIPTS_H
 #define RF_TEST_SPECULATE_SCRIPTS_H
 
-#include "check.h"
 #include "infer/sequence.h"
 #include "platform/memory.h"
 #include "speculate/cascade_state.h"
+#include "support/check.h"
 
 enum { N_CTX = 700, VOCAB = 50, MOST_TEXT = N_CTX + RF_TREE_ROWS, OFFERS = 4 * RF_MAX_DRAFT };
 
