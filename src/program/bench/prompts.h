@@ -3,7 +3,7 @@
 #ifndef BENCH_PROMPTS_H
 #define BENCH_PROMPTS_H
 
-#include "engine/engine.h"
+#include "session/engine.h"
 
 /* The suites of bench/prompts, embedded by the build. */
 extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[], bench_long_jsonl[];

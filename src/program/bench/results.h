@@ -6,7 +6,7 @@
 #include "bench/ceiling.h"
 #include "bench/passes.h"
 #include "bench/prompts.h"
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/origin.h"
 
 /* The figures of plain decoding that every bench has. FIRST_TOKEN and those from PASS on, one for

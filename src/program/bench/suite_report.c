@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "bench/plain_json.h"
-#include "engine/levels.h"
+#include "session/levels.h"
 #include "output/output.h"
 
 enum { NAME_WIDTH = 20 };

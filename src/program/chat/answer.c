@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "chat/context.h"
-#include "engine/levels.h"
+#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"

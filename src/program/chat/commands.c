@@ -9,8 +9,8 @@
 
 #include "chat/answer.h"
 #include "chat/settings.h"
-#include "engine/draft_tree.h"
-#include "engine/levels.h"
+#include "session/draft_tree.h"
+#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/errors.h"
 #include "output/output.h"
 #include "platform/memory.h"

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "chat/conversation.h"
-#include "engine/draft_tree.h"
-#include "engine/engine.h"
-#include "engine/levels.h"
+#include "session/draft_tree.h"
+#include "session/engine.h"
+#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"

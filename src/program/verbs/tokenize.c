@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "verbs/verbs.h"
