@@ -253,7 +253,6 @@ static const struct rf_backend_kind kind = {
     .free_bytes = kind_free_bytes,
     .view_bytes = gpu_view_bytes,
     .measure_read = gpu_measure_read,
-    .roofline = gpu_roofline,
 };
 
 __attribute__((visibility("default"))) rf_cuda_kind_fn riffle_cuda_kind;

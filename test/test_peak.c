@@ -2,7 +2,7 @@
  * operations as it says. */
 #include "check.h"
 #include "emulate.h"
-#include "microkernels/peak.h"
+#include "machine/peak.h"
 
 /* Emulated instructions of so many loops; 0 where the processor has them. */
 static uint64_t emulated(const struct rf_peak_loop *loop, uint64_t loops)

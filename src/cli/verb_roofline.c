@@ -8,9 +8,11 @@
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/roofline.h"
+#include "machine/results.h"
+#include "machine/roofline.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "riffle_experimental.h"
 
 struct measuring {
     struct roofline_results roofline;
@@ -18,12 +20,12 @@ struct measuring {
     int silent; /* no tables: JSON comes at the end */
 };
 
-static int on_ceiling(void *user, const riffle_ceiling *ceiling)
+static int on_ceiling(void *user, const struct rf_ceiling *ceiling)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
     size_t i = 0, n = roofline->n_ceilings;
-    riffle_ceiling *known = roofline->ceilings;
+    struct rf_ceiling *known = roofline->ceilings;
     while (i < n && (known[i].threads != ceiling->threads || strcmp(known[i].key, ceiling->key)))
         i++;
     if (i == n) known = cli_reallocate(known, ++roofline->n_ceilings, sizeof *known);
@@ -32,7 +34,7 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
     return rf_interrupts() > 0;
 }
 
-static int on_row(void *user, const riffle_roofline_row *row)
+static int on_row(void *user, const struct rf_roofline_row *row)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
@@ -47,10 +49,16 @@ static int on_row(void *user, const riffle_roofline_row *row)
     return rf_interrupts() > 0;
 }
 
-/* "8192x8192,1536x256". For free(); NULL if the text is something else. */
-static riffle_shape *parse_shapes(const char *at, size_t *count)
+static int on_progress(void *user, uint64_t done, uint64_t total)
 {
-    riffle_shape *items = NULL;
+    struct measuring *measuring = user;
+    return progress_update(&measuring->progress, "measuring", done, total);
+}
+
+/* "8192x8192,1536x256". For free(); NULL if the text is something else. */
+static struct rf_roofline_shape *parse_shapes(const char *at, size_t *count)
+{
+    struct rf_roofline_shape *items = NULL;
     *count = 0;
     for (;; at++) {
         int32_t m, k;
@@ -58,7 +66,7 @@ static riffle_shape *parse_shapes(const char *at, size_t *count)
         if (!parse_whole(&at, 1, &m) || (*at != 'x' && *at != 'X')) break;
         at++;
         if (!parse_whole(&at, 1, &k)) break;
-        items[(*count)++] = (riffle_shape){m, k};
+        items[(*count)++] = (struct rf_roofline_shape){m, k};
         if (!*at) return items;
         if (*at != ',') break;
     }
@@ -66,7 +74,8 @@ static riffle_shape *parse_shapes(const char *at, size_t *count)
     return NULL;
 }
 
-static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
+static void write_ceiling(struct json_writer *json, const struct rf_ceiling *ceiling,
+                          int32_t threads)
 {
     char key[64];
     const char *unit = ceiling->is_bandwidth ? "gbps" : "gops";
@@ -78,13 +87,13 @@ static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceilin
 }
 
 /* How memory and each cache are read, or why not. */
-static void write_note(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
+static void write_note(struct json_writer *json, const struct rf_ceiling *ceiling, int32_t threads)
 {
     if (ceiling->threads == threads && ceiling->note[0])
         jw_string(json, ceiling->key, ceiling->note);
 }
 
-static void write_row(struct json_writer *json, const riffle_roofline_row *row)
+static void write_row(struct json_writer *json, const struct rf_roofline_row *row)
 {
     jw_put(json, "{ kernel %s tier %s form %s rows %d", row->kernel, row->tier, row->form,
            row->rows);
@@ -163,25 +172,33 @@ static int take_device(void *user, const riffle_device *device)
     return 1;
 }
 
-static int measure(const struct cli_options *options, riffle_roofline_options *asked)
+static int status_of(int code, const struct rf_error *error)
+{
+    if (!code) return CLI_OK;
+    if (code == RF_ERR_ARGUMENT) return cli_usage_error("%s", error->text);
+    if (code == RF_ERR_CANCELLED && rf_interrupts() > 0) return CLI_INTERRUPTED;
+    return cli_explain(error->text);
+}
+
+static int measure(const struct cli_options *options, struct rf_roofline_request *asked)
 {
     struct measuring measuring = {.silent = options->json,
                                   .roofline.chosen = options->kernels != NULL};
     struct roofline_results *roofline = &measuring.roofline;
     struct buffer notes = {0};
-    asked->progress = progress_update;
-    asked->progress_user = &measuring.progress;
+    const struct rf_roofline_callbacks callbacks = {on_ceiling, on_row, on_progress, &measuring};
+    struct rf_error error;
     int status = origin_take(&roofline->origin, options->threads);
     if (status != CLI_OK) return status;
     if (!options->threads) roofline->origin.threads = roofline->origin.machine.cores;
+    asked->tier = roofline->origin.machine.cpu;
     if (options->device) {
         struct device_origin device = {options->device, &roofline->origin};
         riffle_devices(take_device, &device);
     }
-    int code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
+    int code = rf_roofline(asked, &callbacks, &error);
     progress_clear(&measuring.progress);
-    status =
-        code == RIFFLE_ERR_ARGUMENT ? cli_usage_error("%s", riffle_last_error()) : cli_status(code);
+    status = status_of(code, &error);
     if (status == CLI_OK) roofline_notes(roofline, &notes);
     if (status == CLI_OK && options->svg) status = write_picture(roofline, options->svg);
     if (status == CLI_OK && options->json) write_json(roofline, &notes);
@@ -194,17 +211,14 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
 
 int verb_roofline(const struct cli_options *options)
 {
-    riffle_roofline_options asked;
-    riffle_roofline_options_init(&asked, sizeof asked);
-    asked.tiers = options->tiers;
-    asked.device = options->device;
-    asked.kernels = options->kernels;
-    asked.threads = options->threads;
-    asked.rounds = options->rounds;
-    asked.pool_bytes = (uint64_t)options->pool_mib << 20;
-
+    struct rf_roofline_request asked = {.device = options->device,
+                                        .tiers = options->tiers,
+                                        .kernels = options->kernels,
+                                        .threads = options->threads,
+                                        .rounds = options->rounds,
+                                        .pool_bytes = (uint64_t)options->pool_mib << 20};
     int status = CLI_OK;
-    riffle_shape *shapes = NULL;
+    struct rf_roofline_shape *shapes = NULL;
     int32_t *rows = NULL;
     if (options->shapes && !(shapes = parse_shapes(options->shapes, &asked.n_shapes)))
         status = cli_usage_error("--shape needs sizes such as 8192x8192, separated by commas, not "

@@ -1,6 +1,6 @@
 #include "cpu/calibrate.h"
 #include "cpu/cpu.h"
-#include "cpu/roofline.h"
+#include "cpu/read_speed.h"
 #include "cpu/tiers.h"
 #include "platform/cpu.h"
 #include "platform/plan.h"
@@ -190,15 +190,6 @@ static int measure_cores(const struct rf_backend_options *options, struct rf_pla
     return code;
 }
 
-static int roofline(const struct rf_backend_options *options,
-                    const struct rf_roofline_request *request,
-                    const struct rf_roofline_callbacks *callbacks,
-                    const struct rf_allocator *allocator, struct rf_error *error)
-{
-    int tier = request->tiers ? rf_kernels_best_tier() : tier_of(options, error);
-    return tier < 0 ? tier : rf_cpu_roofline(tier, request, callbacks, allocator, error);
-}
-
 static int measure_read(const struct rf_backend_options *options, int32_t threads,
                         const struct rf_allocator *allocator, struct rf_read_speed *speed,
                         struct rf_error *error)
@@ -216,5 +207,4 @@ const struct rf_backend_kind rf_cpu_backend_kind = {
     .kv_bytes = rf_cpu_kv_bytes,
     .measure_read = measure_read,
     .measure_cores = measure_cores,
-    .roofline = roofline,
 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/output.h"
-#include "cli/roofline.h"
+#include "machine/results.h"
 
 enum {
     WIDTH = 900,
@@ -47,7 +47,7 @@ enum { N_USUAL = sizeof usual_kernels / sizeof *usual_kernels };
 
 struct series {
     const char *kernel, *form;
-    const riffle_roofline_row *first, *last;
+    const struct rf_roofline_row *first, *last;
 };
 
 struct roof {
@@ -62,7 +62,7 @@ struct slope {
 };
 
 struct point {
-    const riffle_roofline_row *row;
+    const struct rf_roofline_row *row;
     int series;
     double gops;
 };
@@ -109,11 +109,11 @@ static int is_usual(const char *kernel)
 }
 
 /* Whether the row is of the form that the engine uses: generated where there is one. */
-static int is_used(const struct roofline_results *roofline, const riffle_roofline_row *row)
+static int is_used(const struct roofline_results *roofline, const struct rf_roofline_row *row)
 {
     if (strcmp(row->form, "generated") == 0) return 1;
     for (size_t i = 0; i < roofline->n_rows; i++) {
-        const riffle_roofline_row *other = &roofline->rows[i];
+        const struct rf_roofline_row *other = &roofline->rows[i];
         if (strcmp(other->kernel, row->kernel) == 0 && strcmp(other->tier, row->tier) == 0 &&
             other->rows == row->rows && strcmp(other->form, "generated") == 0)
             return 0;
@@ -123,9 +123,9 @@ static int is_used(const struct roofline_results *roofline, const riffle_rooflin
 
 /* Shows rows streamed from memory, with all threads, of the first tier, and of the kernel's first
  * shape. */
-static int is_shown(const struct roofline_results *roofline, const riffle_roofline_row *row)
+static int is_shown(const struct roofline_results *roofline, const struct rf_roofline_row *row)
 {
-    const riffle_roofline_row *first = roofline->rows;
+    const struct rf_roofline_row *first = roofline->rows;
     if (strcmp(row->where, "memory") != 0 || row->threads != roofline_threads(roofline)) return 0;
     if (strcmp(row->tier, first->tier) != 0) return 0;
     if (!roofline->chosen && (!is_usual(row->kernel) || !is_used(roofline, row))) return 0;
@@ -134,7 +134,7 @@ static int is_shown(const struct roofline_results *roofline, const riffle_roofli
 }
 
 /* The series of a row; -1 if there are too many. Forms of the usual picture are one series. */
-static int series_of(struct picture *picture, const riffle_roofline_row *row)
+static int series_of(struct picture *picture, const struct rf_roofline_row *row)
 {
     for (int i = 0; i < picture->n_series; i++) {
         const struct series *series = &picture->series[i];
@@ -164,8 +164,8 @@ static void add_roof(struct picture *picture, const char *name, double gops)
 
 /* Adds a point and its roof. The height is from the ratio to the lower ceiling: ratios compare
  * measurements of the same time, while the ceilings and kernels shown are from different times. */
-static void add_point(struct picture *picture, const riffle_roofline_row *row,
-                      const riffle_ceiling *ceiling)
+static void add_point(struct picture *picture, const struct rf_roofline_row *row,
+                      const struct rf_ceiling *ceiling)
 {
     int by_memory = strcmp(row->binds, "memory") == 0;
     double roof = ceiling->per_second / 1e9;
@@ -205,7 +205,7 @@ static void lay_out(struct picture *picture)
     picture->x_low = picture->y_low = INFINITY;
     add_slopes(picture);
     for (size_t i = 0; i < roofline->n_rows; i++) {
-        const riffle_roofline_row *row = &roofline->rows[i];
+        const struct rf_roofline_row *row = &roofline->rows[i];
         if (is_shown(roofline, row))
             add_point(picture, row, roofline_ceiling(roofline, row->ceiling, threads));
     }
@@ -285,7 +285,7 @@ static void put_escaped(struct buffer *out, const char *text)
 
 static void draw_frame(struct picture *picture)
 {
-    const riffle_roofline_row *first = picture->points[0].row;
+    const struct rf_roofline_row *first = picture->points[0].row;
     struct buffer machine = {0}, program = {0};
     struct origin origin = picture->roofline->origin;
     /* The tier that is shown may be another than the one in use. */
@@ -524,7 +524,7 @@ static void label_points(struct picture *picture)
     buffer_puts(picture->svg, "</g>\n");
 }
 
-static double percent_of_roof(const riffle_roofline_row *row)
+static double percent_of_roof(const struct rf_roofline_row *row)
 {
     return strcmp(row->binds, "memory") == 0 ? row->percent_of_read : row->percent_of_compute;
 }

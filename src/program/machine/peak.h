@@ -2,8 +2,8 @@
  * mainly consist of. Each loop issues one kind of instruction on enough independent accumulators to
  * cover its latency, with all operands in registers. So it measures the execution units without
  * loads, unpacking or scaling. */
-#ifndef RF_MICROKERNELS_PEAK_H
-#define RF_MICROKERNELS_PEAK_H
+#ifndef RF_MACHINE_PEAK_H
+#define RF_MACHINE_PEAK_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* The loops are assembly, so that compilers do not shorten, reorder or spill them, and this file
  * needs no target flags. */
-#include "microkernels/peak.h"
+#include "machine/peak.h"
 
 #include "microkernels/amx/tier.h"
 #include "platform/cpu.h"
