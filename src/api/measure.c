@@ -7,8 +7,9 @@
 #include "api/handles.h"
 #include "platform/memory.h"
 
-static int measure_read(const struct rf_backend_kind *kind, const struct rf_backend_options *device,
-                        int32_t threads, riffle_read_speed *speed, size_t speed_size)
+static int measure_device_read(const struct rf_backend_kind *kind,
+                               const struct rf_backend_options *device, int32_t threads,
+                               riffle_read_speed *speed, size_t speed_size)
 {
     struct rf_error error;
     struct rf_read_speed found = {0};
@@ -27,7 +28,7 @@ int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_
 {
     if (!speed) return rf_api_error(RIFFLE_ERR_ARGUMENT, "speed is NULL");
     const struct rf_backend_options device = rf_api_device();
-    return measure_read(rf_backend_kinds[0], &device, threads, speed, speed_size);
+    return measure_device_read(rf_backend_kinds[0], &device, threads, speed, speed_size);
 }
 
 int riffle_measure_model_read(const riffle_model *model, int32_t threads, riffle_read_speed *speed,
@@ -37,11 +38,11 @@ int riffle_measure_model_read(const riffle_model *model, int32_t threads, riffle
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "speed" : "model");
     const struct rf_backend_options device = rf_api_model_device(model);
     if (!rf_api_is_shared(model))
-        return measure_read(model->kind, &device, threads, speed, speed_size);
+        return measure_device_read(model->kind, &device, threads, speed, speed_size);
     /* Each of a pass's bytes is read where it is. */
     riffle_read_speed first, second;
     int code = riffle_measure_read(threads, &first, sizeof first);
-    if (!code) code = measure_read(model->kind, &device, threads, &second, sizeof second);
+    if (!code) code = measure_device_read(model->kind, &device, threads, &second, sizeof second);
     if (code) return code;
     double all = (double)model->cost.pass_bytes, there = (double)model->cost.second_pass_bytes;
     riffle_read_speed both = {.bytes_per_second = all / ((all - there) / first.bytes_per_second +

@@ -1,4 +1,5 @@
-/* Kernels against this machine's measured limits. */
+/* `riffle roofline`: kernels against this machine's measured limits. Rows are printed as they are
+ * measured; JSON and the picture come at the end. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ struct measuring {
     int silent; /* no tables: JSON comes at the end */
 };
 
-static int on_ceiling(void *user, const struct rf_ceiling *ceiling)
+static int roofline_on_ceiling(void *user, const struct rf_ceiling *ceiling)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
@@ -34,7 +35,7 @@ static int on_ceiling(void *user, const struct rf_ceiling *ceiling)
     return rf_interrupts() > 0;
 }
 
-static int on_row(void *user, const struct rf_roofline_row *row)
+static int roofline_on_row(void *user, const struct rf_roofline_row *row)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
@@ -49,7 +50,7 @@ static int on_row(void *user, const struct rf_roofline_row *row)
     return rf_interrupts() > 0;
 }
 
-static int on_progress(void *user, uint64_t done, uint64_t total)
+static int roofline_progress(void *user, uint64_t done, uint64_t total)
 {
     struct measuring *measuring = user;
     return progress_update(&measuring->progress, "measuring", done, total);
@@ -87,13 +88,14 @@ static void write_ceiling(struct json_writer *json, const struct rf_ceiling *cei
 }
 
 /* How memory and each cache are read, or why not. */
-static void write_note(struct json_writer *json, const struct rf_ceiling *ceiling, int32_t threads)
+static void write_pattern(struct json_writer *json, const struct rf_ceiling *ceiling,
+                          int32_t threads)
 {
     if (ceiling->threads == threads && ceiling->note[0])
         jw_string(json, ceiling->key, ceiling->note);
 }
 
-static void write_row(struct json_writer *json, const struct rf_roofline_row *row)
+static void write_kernel(struct json_writer *json, const struct rf_roofline_row *row)
 {
     jw_put(json, "{ kernel %s tier %s form %s rows %d", row->kernel, row->tier, row->form,
            row->rows);
@@ -106,7 +108,7 @@ static void write_row(struct json_writer *json, const struct rf_roofline_row *ro
            row->binds);
 }
 
-static void write_json(const struct roofline_results *roofline, const struct buffer *notes)
+static void roofline_write_json(const struct roofline_results *roofline, const struct buffer *notes)
 {
     struct json_writer json = {0};
     const riffle_machine *machine = &roofline->origin.machine;
@@ -120,11 +122,11 @@ static void write_json(const struct roofline_results *roofline, const struct buf
         write_ceiling(&json, &roofline->ceilings[i], threads);
     jw_put(&json, "} patterns {");
     for (size_t i = 0; i < roofline->n_ceilings; i++)
-        write_note(&json, &roofline->ceilings[i], threads);
+        write_pattern(&json, &roofline->ceilings[i], threads);
     jw_put(&json, "} } notes [");
     jw_lines(&json, notes);
     jw_put(&json, "] kernels [");
-    for (size_t i = 0; i < roofline->n_rows; i++) write_row(&json, &roofline->rows[i]);
+    for (size_t i = 0; i < roofline->n_rows; i++) write_kernel(&json, &roofline->rows[i]);
     jw_put(&json, "] }");
     jw_print(&json);
 }
@@ -180,13 +182,14 @@ static int status_of(int code, const struct rf_error *error)
     return cli_explain(error->text);
 }
 
-static int measure(const struct cli_options *options, struct rf_roofline_request *asked)
+static int roofline_run(const struct cli_options *options, struct rf_roofline_request *asked)
 {
     struct measuring measuring = {.silent = options->json,
                                   .roofline.chosen = options->kernels != NULL};
     struct roofline_results *roofline = &measuring.roofline;
     struct buffer notes = {0};
-    const struct rf_roofline_callbacks callbacks = {on_ceiling, on_row, on_progress, &measuring};
+    const struct rf_roofline_callbacks callbacks = {roofline_on_ceiling, roofline_on_row,
+                                                    roofline_progress, &measuring};
     struct rf_error error;
     int status = origin_take(&roofline->origin, options->threads);
     if (status != CLI_OK) return status;
@@ -201,7 +204,7 @@ static int measure(const struct cli_options *options, struct rf_roofline_request
     status = status_of(code, &error);
     if (status == CLI_OK) roofline_notes(roofline, &notes);
     if (status == CLI_OK && options->svg) status = write_picture(roofline, options->svg);
-    if (status == CLI_OK && options->json) write_json(roofline, &notes);
+    if (status == CLI_OK && options->json) roofline_write_json(roofline, &notes);
     print_notes(&notes);
     buffer_free(&notes);
     free(roofline->ceilings);
@@ -232,7 +235,7 @@ int verb_roofline(const struct cli_options *options)
         status = check_picture(options->svg);
     asked.shapes = shapes;
     asked.rows = rows;
-    if (status == CLI_OK) status = measure(options, &asked);
+    if (status == CLI_OK) status = roofline_run(options, &asked);
     free(shapes);
     free(rows);
     return status;

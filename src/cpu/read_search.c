@@ -1,3 +1,5 @@
+/* The patterns of reading memory, and a search that drops the slower half in each round. It knows
+ * nothing of memory: callers measure, read_speed.c and the program's roofline. */
 #include "cpu/read_search.h"
 
 #include <stdio.h>

@@ -126,7 +126,7 @@ double rf_reader_rate(struct rf_reader *reader, const struct rf_read_pattern *pa
 
 struct reading {
     struct rf_reader *reader;
-    double bytes; /* of a measurement before the final rounds */
+    double bytes; /* read by a measurement before the final rounds */
 };
 
 static double measure_pattern(void *user, size_t candidate, int is_final)

@@ -1,4 +1,5 @@
-/* What the module offers to the library that loads it: one kind of device. */
+/* The CUDA module as the library loads it: its file, and the entry point that gives the kind of
+ * device. */
 #ifndef RF_DEVICES_CUDA_MODULE_H
 #define RF_DEVICES_CUDA_MODULE_H
 

@@ -72,7 +72,7 @@ static int take_tiers(struct tiers *tiers, const struct rf_roofline_request *req
     return 0;
 }
 
-static int is_wanted(const struct rf_roofline_request *request, const char *kernel)
+static int is_wanted_kernel(const struct rf_roofline_request *request, const char *kernel)
 {
     char name[64];
     if (!request->kernels) return 1;
@@ -115,7 +115,7 @@ static void fill_in(struct rf_roofline_request *request, const struct rf_rooflin
     if (request->rounds == 0) request->rounds = DEFAULT_ROUNDS;
 }
 
-static int check_numbers(const struct rf_roofline_request *request, struct rf_error *error)
+static int check_request_numbers(const struct rf_roofline_request *request, struct rf_error *error)
 {
     if (request->rounds < 1 || request->rounds > MOST_ROUNDS)
         return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rounds: not between 1 and %d",
@@ -167,8 +167,8 @@ static void add_forms(struct rf_roofline_cases *cases, const struct rf_roofline_
 
 /* Adds all cases; without a list only counts them. Attention is measured once, as the shapes do not
  * apply to it. */
-static void add_all(struct rf_roofline_cases *cases, const struct rf_roofline_request *request,
-                    const struct rf_roofline_device *device, const struct tiers *tiers)
+static void add_cases(struct rf_roofline_cases *cases, const struct rf_roofline_request *request,
+                      const struct rf_roofline_device *device, const struct tiers *tiers)
 {
     cases->n = 0;
     for (int t = 0; t < tiers->n; t++)
@@ -178,7 +178,8 @@ static void add_all(struct rf_roofline_cases *cases, const struct rf_roofline_re
                                                       .tier = tiers->list[t],
                                                       .m = (size_t)request->shapes[s].m,
                                                       .k = (size_t)request->shapes[s].k};
-                if (is_wanted(request, kernels[i].name) && !(kernels[i].is_attention && s > 0))
+                if (is_wanted_kernel(request, kernels[i].name) &&
+                    !(kernels[i].is_attention && s > 0))
                     add_forms(cases, request, device, what);
             }
 }
@@ -193,15 +194,15 @@ int rf_roofline_list(struct rf_roofline_cases *cases, struct rf_roofline_request
     if (!code) code = check_kernels(request, error);
     if (code) return code;
     fill_in(request, device);
-    code = check_numbers(request, error);
+    code = check_request_numbers(request, error);
     if (code) return code;
-    add_all(cases, request, device, &tiers);
+    add_cases(cases, request, device, &tiers);
     if (!cases->n)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "roofline: nothing to measure: attention takes at most %d rows",
                        RF_ROOFLINE_ATTENTION_ROWS);
     cases->list = rf_malloc(allocator, cases->n, sizeof *cases->list, "roofline", error);
     if (!cases->list) return RF_ERR_MEMORY;
-    add_all(cases, request, device, &tiers);
+    add_cases(cases, request, device, &tiers);
     return 0;
 }

@@ -26,7 +26,7 @@ struct cpu_ceiling {
     size_t count;
     double usual, best;             /* median and maximum */
     struct rf_read_pattern pattern; /* the fastest, for memory and caches */
-    size_t bytes;                   /* of a cache: a worker reads so many again and again */
+    size_t bytes;                   /* a cache: bytes that each worker reads again and again */
     char why_not[RF_CEILING_NOTE];  /* why a cache is not measured */
 };
 
@@ -34,7 +34,7 @@ struct cpu_bench {
     const struct rf_allocator *allocator;
     const struct rf_roofline_request *asked;
     struct rf_reader reader; /* the pool, and the workers in use */
-    int most_threads;        /* that the pool was filled with */
+    int most_threads;        /* workers that filled the pool */
     struct cpu_ceiling ceilings[CEILINGS];
     struct rf_peak_loop loops[RF_PEAK_COUNT];
 };

@@ -6,7 +6,7 @@
 #include "base/median.h"
 #include "machine/cpu_bench.h"
 
-enum { LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */ };
+enum { LEAST_LOOPS = 20000 /* a measurement's: some tens of microseconds */ };
 
 /* Seconds of one measurement. */
 static const double READ_TIME = 3e-3, CACHE_TIME = 0.5e-3, PEAK_TIME = 1e-3;
@@ -15,10 +15,10 @@ static const double READ_TIME = 3e-3, CACHE_TIME = 0.5e-3, PEAK_TIME = 1e-3;
 struct cache_parts {
     const struct rf_reader *reader;
     const struct rf_read_pattern *pattern;
-    size_t bytes, times; /* of a part */
+    size_t bytes, times; /* size of a part, and how often it is read */
 };
 
-static void read_part(void *argument, struct rf_worker *worker)
+static void read_cache_part(void *argument, struct rf_worker *worker)
 {
     const struct cache_parts *parts = argument;
     size_t distance = (parts->bytes + RF_READ_PAGE - 1) / RF_READ_PAGE * RF_READ_PAGE;
@@ -32,9 +32,9 @@ static double rate_of_cache(const struct cpu_bench *bench, const struct rf_read_
 {
     double all = (double)part * rf_team_places(bench->reader.team);
     struct cache_parts parts = {&bench->reader, pattern, .bytes = part, .times = 1};
-    rf_team_run(bench->reader.team, 0, read_part, &parts); /* fills the cache */
+    rf_team_run(bench->reader.team, 0, read_cache_part, &parts); /* fills the cache */
     parts.times = 1 + (size_t)(bytes / all);
-    return (double)parts.times * all / rf_reader_time(&bench->reader, read_part, &parts);
+    return (double)parts.times * all / rf_reader_time(&bench->reader, read_cache_part, &parts);
 }
 
 static double rate_of_read(struct cpu_bench *bench, int which,
@@ -82,7 +82,7 @@ double cpu_ceiling_measure(struct cpu_bench *bench, int which, double seconds)
 struct cache_reading {
     const struct cpu_bench *bench;
     size_t part;
-    double bytes; /* of a measurement before the final rounds */
+    double bytes; /* read by a measurement before the final rounds */
 };
 
 static double measure_cache_pattern(void *user, size_t candidate, int is_final)

@@ -27,7 +27,7 @@ static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACH
 struct work {
     const struct cpu_bench *bench;
     const struct rf_roofline_case *what;
-    const struct rf_kernels *table; /* of the case's tier and form */
+    const struct rf_kernels *table; /* the kernels of the case's tier and form */
     enum rf_peak peak;              /* the instruction that limits the kernel */
     void (*part)(const struct work *work, const char *data, size_t begin, size_t end, size_t slot);
     size_t items;
@@ -41,7 +41,7 @@ struct work {
     const float *q[MOST_QUERIES]; /* attention's lists, the same for every call */
     int32_t visible[MOST_QUERIES];
     size_t passes; /* over all items */
-    size_t cursor; /* in the pool, before the first pass */
+    size_t cursor; /* place in the pool before the first pass */
 };
 
 /* The form of the rows of activations: 16-bit ones have several. */
@@ -85,7 +85,7 @@ static size_t attention_positions(const struct rf_roofline_case *what)
     return rf_kv_is_quantised(what->kernel->kv) ? RF_KV_SPAN * RF_KV_GROUP : RF_ATTENTION_CHUNK;
 }
 
-static size_t group_bytes(const struct rf_roofline_case *what)
+static size_t kv_group_bytes(const struct rf_roofline_case *what)
 {
     size_t padded = rf_padded(HEAD_DIM);
     return rf_kv_upper_bytes(padded) +
@@ -94,7 +94,7 @@ static size_t group_bytes(const struct rf_roofline_case *what)
 
 static size_t attention_bytes(const struct rf_roofline_case *what)
 {
-    if (rf_kv_is_quantised(what->kernel->kv)) return RF_KV_SPAN * group_bytes(what);
+    if (rf_kv_is_quantised(what->kernel->kv)) return RF_KV_SPAN * kv_group_bytes(what);
     return RF_ATTENTION_CHUNK * (HEAD_DIM + rf_padded(HEAD_DIM)) * sizeof(uint16_t);
 }
 
@@ -117,13 +117,13 @@ static void attend_halves(const struct work *work, const char *chunk, float *out
         work->table->attention_f16(&args);
 }
 
-static void attend_groups(const struct work *work, const char *span, float *out)
+static void attend_kv_groups(const struct work *work, const char *span, float *out)
 {
     const struct rf_roofline_case *what = work->what;
     size_t padded = rf_padded(HEAD_DIM), upper = rf_kv_upper_bytes(padded);
     struct rf_kv_group groups[RF_KV_SPAN + 1]; /* and the one after them */
     for (size_t g = 0; g <= RF_KV_SPAN; g++) {
-        const char *group = span + g * group_bytes(what);
+        const char *group = span + g * kv_group_bytes(what);
         groups[g] =
             rf_kv_group_at(group, what->kernel->kv == RF_KV_Q8 ? group + upper : NULL, padded);
     }
@@ -147,7 +147,7 @@ static void attention_part(const struct work *work, const char *chunks, size_t b
         const char *chunk = chunks + item * work->unit_bytes;
         float *out = work->y + slot * work->slot_floats + item * floats;
         if (rf_kv_is_quantised(work->what->kernel->kv))
-            attend_groups(work, chunk, out);
+            attend_kv_groups(work, chunk, out);
         else
             attend_halves(work, chunk, out);
     }

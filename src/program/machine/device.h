@@ -1,5 +1,5 @@
-/* What the roofline asks of a device, and the list of its measurements. The processor's device is
- * cpu.c's; a CUDA device's is found in the CUDA module (cuda.h). */
+/* A device of the roofline, and the list of its measurements. roofline.c walks through the list on
+ * the processor (cpu.c) or on a device of the CUDA module (cuda.h). */
 #ifndef RF_MACHINE_DEVICE_H
 #define RF_MACHINE_DEVICE_H
 

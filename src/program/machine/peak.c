@@ -100,7 +100,7 @@ TILE_LOOP(tdpbf16, SIX(TDPBF16))
 struct peak {
     const char *key, *name;
     void (*run)(uint64_t loops);
-    double operations; /* of one loop */
+    double operations; /* per loop */
     enum rf_tier tier; /* the lowest that has the instruction */
 };
 

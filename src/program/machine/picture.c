@@ -14,7 +14,7 @@ enum {
     WIDTH = 900,
     HEIGHT = 600,
     LEFT = 64,
-    RIGHT = 690, /* of the plot; the legend is to the right of it */
+    RIGHT = 690, /* the plot's edge; the legend is to the right of it */
     LEGEND = 712,
     TOP = 96,
     BOTTOM = 540,
@@ -83,7 +83,7 @@ struct picture {
     struct slope slopes[MOST_SLOPES]; /* memory first, then caches */
     int n_slopes;
     double x_low, x_high, y_low, y_high; /* operations per byte; GOP/s */
-    struct box boxes[MOST_BOXES];        /* where nothing more may be drawn */
+    struct box boxes[MOST_BOXES];        /* areas where nothing more may be drawn */
     int n_boxes;
 };
 
@@ -123,7 +123,7 @@ static int is_used(const struct roofline_results *roofline, const struct rf_roof
 
 /* Shows rows streamed from memory, with all threads, of the first tier, and of the kernel's first
  * shape. */
-static int is_shown(const struct roofline_results *roofline, const struct rf_roofline_row *row)
+static int is_drawn(const struct roofline_results *roofline, const struct rf_roofline_row *row)
 {
     const struct rf_roofline_row *first = roofline->rows;
     if (strcmp(row->where, "memory") != 0 || row->threads != roofline_threads(roofline)) return 0;
@@ -206,7 +206,7 @@ static void lay_out(struct picture *picture)
     add_slopes(picture);
     for (size_t i = 0; i < roofline->n_rows; i++) {
         const struct rf_roofline_row *row = &roofline->rows[i];
-        if (is_shown(roofline, row))
+        if (is_drawn(roofline, row))
             add_point(picture, row, roofline_ceiling(roofline, row->ceiling, threads));
     }
     if (!picture->n_points) return;
@@ -422,7 +422,7 @@ static void label_slope(struct picture *picture, int i)
                   atan2(y, x) * 180 / 3.14159265358979,
                   i ? " fill=\"#607d8b\" font-size=\"11\"" : "", i ? "" : "reading ", slope->name,
                   slope->gbps < 100 ? 1 : 0, slope->gbps);
-    /* As a row of small boxes, since the text is at an angle. */
+    /* The text is at an angle: it occupies a row of small boxes. */
     for (double along = 0; along < 130; along += 8) {
         double x_here = at + along * x / hypot(x, y),
                y_here = slope->y0 + (x_here - slope->x0) * steepness;

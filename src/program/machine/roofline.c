@@ -13,7 +13,7 @@
 struct run {
     const struct rf_roofline_device *device;
     void *bench;
-    const struct rf_roofline_request *asked; /* with defaults filled in */
+    const struct rf_roofline_request *asked; /* the request with its defaults */
     const struct rf_roofline_callbacks *to;
     struct rf_roofline_cases cases;
     int32_t threads[2]; /* numbers of threads that are measured with, n_threads of them */
@@ -75,7 +75,7 @@ static int measure_cases(struct run *run, int32_t threads, struct rf_error *erro
 }
 
 /* All ceilings are reported before the first row, so that a reader has them beside it. */
-static int measure_all(struct run *run, struct rf_error *error)
+static int measure_device(struct run *run, struct rf_error *error)
 {
     int code = 0;
     for (int t = 0; t < run->n_threads && !code; t++) {
@@ -137,7 +137,7 @@ int rf_roofline(const struct rf_roofline_request *request,
     code = rf_roofline_list(&run.cases, &asked, run.device, allocator, error);
     if (!code) code = run.device->open(&run.bench, &options, &asked, allocator, error);
     if (!code) {
-        code = measure_all(&run, error);
+        code = measure_device(&run, error);
         run.device->close(run.bench);
     }
     rf_free(allocator, run.cases.list);

@@ -16,7 +16,7 @@ struct rf_roofline_shape {
 
 struct rf_roofline_request {
     const char *device;  /* "cpu", "cuda", "cuda:N" or "auto"; NULL: the processor */
-    const char *tier;    /* of the processor, where `tiers` is NULL; NULL: the best */
+    const char *tier;    /* the processor's tier, where `tiers` is NULL; NULL: the best */
     const char *tiers;   /* separated by commas; NULL: `tier` */
     const char *kernels; /* parts of names: "mxfp4,attention"; NULL: all kernels */
     const struct rf_roofline_shape *shapes;
@@ -37,13 +37,13 @@ enum { RF_CEILING_NOTE = 128 };
  * after them as the median of all its measurements. Strings live as long as the process. */
 struct rf_ceiling {
     const char *key;   /* "read" (of memory), "l1", "l2", "l3", "fma_256", "vpdpbusd_512", ... */
-    const char *name;  /* for people: "vpdpbusd, 512 bits" */
-    int32_t threads;   /* that reached it together */
+    const char *name;  /* title: "vpdpbusd, 512 bits" */
+    int32_t threads;   /* threads that reached it together */
     int is_bandwidth;  /* memory or a cache, in bytes; else operations: two for each product and
                           its sum */
     double per_second; /* median; 0: a cache that was not measured */
     double best;       /* highest measurement; far above the median when other load interferes */
-    char note[RF_CEILING_NOTE]; /* how memory or a cache is read fastest, or why it was not
+    char note[RF_CEILING_NOTE]; /* the fastest way of reading memory or a cache, or why it was not
                                    measured; or "" */
 };
 
@@ -70,7 +70,7 @@ struct rf_roofline_row {
 struct rf_roofline_callbacks {
     int (*ceiling)(void *user, const struct rf_ceiling *ceiling);
     int (*row)(void *user, const struct rf_roofline_row *row);
-    int (*progress)(void *user, uint64_t done, uint64_t total); /* in measurements */
+    int (*progress)(void *user, uint64_t done, uint64_t total); /* counts measurements */
     void *user;
 };
 
