@@ -59,8 +59,12 @@ size_t rf_panels_at_once(size_t n);
 void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, enum rf_format format,
                     int n, int p);
 
-/* Generates all functions of a form, whether or not the processor can run them. RF_ERR_SYSTEM: the
- * system refuses executable memory. */
+/* The name of a function for debuggers and profilers: form, format, rows and panels, as in
+ * "riffle_jit_avx512_mxfp4_a8_n4_p2". */
+void rf_panels_name(char name[RF_FUNCTION_NAME], enum rf_panels_form form, enum rf_format format,
+                    int n, int p);
+/* Generates all functions of a form, whether or not the processor can run them, and describes them
+ * to the system (rf_executable_describe). RF_ERR_SYSTEM: the system refuses executable memory. */
 int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form form,
                        struct rf_error *error);
 void rf_panels_free(struct rf_panels_kernels *kernels);

@@ -1,7 +1,9 @@
-/* Attention over quantised groups for many queries: lanes are queries (attention_kv.h). What a
- * group has for a channel or a position is one number for all lanes. */
+/* Attention over quantised groups for many queries: lanes are queries. What a group has for a
+ * channel or a position is one number for all lanes. attention_kv.h, the driver, calls it. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_COLUMNS_H
 #define RF_MICROKERNELS_ATTENTION_KV_COLUMNS_H
+
+#include "microkernels/attention_kv_common.h"
 
 enum {
     HALF = SUMS / 2,
@@ -136,7 +138,7 @@ INLINE void round_column(struct column *column, const float *x, size_t n, const 
     column->sum = l_float(sum);
 }
 
-/* Of what was rounded last. */
+/* The results' step and start, for what was rounded last. */
 INLINE void prepare_results(struct column *column, lanes scale, int has_lower)
 {
     lanes unit = l_mul(column->unit, scale);

@@ -1,7 +1,9 @@
-/* Attention over quantised groups for a few queries: lanes are channels or positions
- * (attention_kv.h). */
+/* Attention over quantised groups for a few queries: lanes are channels or positions.
+ * attention_kv.h, the driver, calls it. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_ROWS_H
 #define RF_MICROKERNELS_ATTENTION_KV_ROWS_H
+
+#include "microkernels/attention_kv_common.h"
 
 enum {
     FEW = 12,                   /* queries of a call */

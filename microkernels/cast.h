@@ -1,5 +1,6 @@
 /* Casts weights to blocks of fewer bits, as in a GGUF file. Every tier compiles this source for its
- * own vectors. The bits are the same on all tiers, because every sum runs in the order written
+ * own vectors, and defines RF_NAMED(kernel), which puts the tier in front of a kernel's name. The
+ * bits are the same on all tiers, because every sum runs in the order written
  * here.
  *
  * Sixteen blocks of 32 values are cast side by side: value j of block l is t[j][l]. So a block is a
@@ -188,12 +189,12 @@ static inline void cast_mxfp4_batch(uint8_t *out, const float *x, int best)
     cast_put_nibbles(out + 1, 17, c);
 }
 
-static void cast_mxfp4_floor_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_mxfp4_floor_16)(uint8_t *out, const float *x)
 {
     cast_mxfp4_batch(out, x, 0);
 }
 
-static void cast_mxfp4_best_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_mxfp4_best_16)(uint8_t *out, const float *x)
 {
     cast_mxfp4_batch(out, x, 1);
 }
@@ -319,7 +320,7 @@ static inline void cast_put_f16(uint8_t *out, float x)
     memcpy(out, &half, sizeof half);
 }
 
-static void cast_q4_1_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_q4_1_16)(uint8_t *out, const float *x)
 {
     cast_values t;
     cast_codes c;
@@ -428,7 +429,7 @@ static inline void cast_put_q4_k(uint8_t *out, const struct cast_q4_k *grid, cas
     }
 }
 
-static void cast_q4_k_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_q4_k_16)(uint8_t *out, const float *x)
 {
     cast_values t;
     cast_codes c;
@@ -509,7 +510,7 @@ static inline void cast_symmetric_codes(cast_codes c, cast_lanes *t, size_t n, i
                 cast_code_bits((t[j][l] - minimum[l]) * inverse[l], 2 * centre - 1) - CAST_MAGIC;
 }
 
-static void cast_q4_0_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_q4_0_16)(uint8_t *out, const float *x)
 {
     static const float steps[] = {8, 7.25f, 6.5f, 8.75f, 9.5f};
     cast_values t;
@@ -582,7 +583,7 @@ static inline void cast_put_q6_k(uint8_t *out, const struct cast_q6_k *grid, cas
     }
 }
 
-static void cast_q6_k_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_q6_k_16)(uint8_t *out, const float *x)
 {
     static const float steps[] = {32, 31, 30, 33, 29};
     cast_values t;
@@ -601,7 +602,7 @@ static void cast_q6_k_16(uint8_t *out, const float *x)
 
 /* ggml's definition: d = max / 127; x / d is rounded half away from zero with d in F32; then d
  * becomes F16. */
-static void cast_q8_0_16(uint8_t *out, const float *x)
+static void RF_NAMED(cast_q8_0_16)(uint8_t *out, const float *x)
 {
     cast_values t;
     cast_codes c;
@@ -640,50 +641,50 @@ static inline void cast_all(uint8_t *out, const float *x, size_t n, size_t bytes
     memcpy(out + whole / CAST_SUPERBLOCK * bytes, blocks, (n - whole) * bytes / CAST_SUPERBLOCK);
 }
 
-static void cast_mxfp4_floor(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_mxfp4_floor)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 136, cast_mxfp4_floor_16);
+    cast_all(blocks, x, n, 136, RF_NAMED(cast_mxfp4_floor_16));
 }
 
-static void cast_mxfp4(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_mxfp4)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 136, cast_mxfp4_best_16);
+    cast_all(blocks, x, n, 136, RF_NAMED(cast_mxfp4_best_16));
 }
 
-static void cast_q4_0(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_q4_0)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 144, cast_q4_0_16);
+    cast_all(blocks, x, n, 144, RF_NAMED(cast_q4_0_16));
 }
 
-static void cast_q4_1(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_q4_1)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 160, cast_q4_1_16);
+    cast_all(blocks, x, n, 160, RF_NAMED(cast_q4_1_16));
 }
 
-static void cast_q4_k(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_q4_k)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 144, cast_q4_k_16);
+    cast_all(blocks, x, n, 144, RF_NAMED(cast_q4_k_16));
 }
 
-static void cast_q6_k(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_q6_k)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 210, cast_q6_k_16);
+    cast_all(blocks, x, n, 210, RF_NAMED(cast_q6_k_16));
 }
 
-static void cast_q8_0(void *blocks, const float *x, size_t n)
+static void RF_NAMED(cast_q8_0)(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 272, cast_q8_0_16);
+    cast_all(blocks, x, n, 272, RF_NAMED(cast_q8_0_16));
 }
 
 static inline void rf_cast_init(struct rf_kernels *kernels)
 {
-    kernels->cast[RF_CAST_MXFP4_FLOOR] = cast_mxfp4_floor;
-    kernels->cast[RF_CAST_MXFP4] = cast_mxfp4;
-    kernels->cast[RF_CAST_Q4_0] = cast_q4_0;
-    kernels->cast[RF_CAST_Q4_1] = cast_q4_1;
-    kernels->cast[RF_CAST_Q4_K] = cast_q4_k;
-    kernels->cast[RF_CAST_Q6_K] = cast_q6_k;
-    kernels->cast[RF_CAST_Q8_0] = cast_q8_0;
+    kernels->cast[RF_CAST_MXFP4_FLOOR] = RF_NAMED(cast_mxfp4_floor);
+    kernels->cast[RF_CAST_MXFP4] = RF_NAMED(cast_mxfp4);
+    kernels->cast[RF_CAST_Q4_0] = RF_NAMED(cast_q4_0);
+    kernels->cast[RF_CAST_Q4_1] = RF_NAMED(cast_q4_1);
+    kernels->cast[RF_CAST_Q4_K] = RF_NAMED(cast_q4_k);
+    kernels->cast[RF_CAST_Q6_K] = RF_NAMED(cast_q6_k);
+    kernels->cast[RF_CAST_Q8_0] = RF_NAMED(cast_q8_0);
 }
 
 #endif

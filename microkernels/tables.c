@@ -6,7 +6,7 @@
 #include "platform/cpu.h"
 
 /* Fills a table with the kernels of the tiers below and then of the tier itself. */
-static int fill(struct rf_kernels *kernels, int tier)
+static int fill_tables(struct rf_kernels *kernels, int tier)
 {
     rf_kernels_init_ref(kernels);
     switch (tier) {
@@ -42,7 +42,7 @@ const struct rf_kernels *rf_kernels(int tier)
     if (tier < 0 || tier >= RF_TIER_COUNT) return NULL;
     int expected = 0;
     if (atomic_compare_exchange_strong(&state[tier], &expected, 1))
-        atomic_store_explicit(&state[tier], fill(&tables[tier], tier) ? 2 : 3,
+        atomic_store_explicit(&state[tier], fill_tables(&tables[tier], tier) ? 2 : 3,
                               memory_order_release);
     int now;
     while ((now = atomic_load_explicit(&state[tier], memory_order_acquire)) == 1) continue;

@@ -1,10 +1,9 @@
 # The manual page and the completions come from the program's own table of options. The build runs
 # this program, so it is never instrumented: a sanitizer may not run where compilers do.
-add_executable(riffle_manual ${CMAKE_SOURCE_DIR}/src/manual/main.c
-  ${CMAKE_SOURCE_DIR}/src/manual/page.c ${CMAKE_SOURCE_DIR}/src/manual/completions.c
-  ${CMAKE_SOURCE_DIR}/src/cli/option_table.c)
-target_include_directories(riffle_manual PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-target_link_libraries(riffle_manual PRIVATE riffle_cli_headers)
+set(PROGRAM ${CMAKE_SOURCE_DIR}/src/program)
+add_executable(riffle_manual ${PROGRAM}/manual/main.c ${PROGRAM}/manual/page.c
+  ${PROGRAM}/manual/completions.c ${PROGRAM}/options/option_table.c)
+target_link_libraries(riffle_manual PRIVATE riffle_manual_headers)
 target_compile_options(riffle_manual PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
 set(MANUAL ${CMAKE_BINARY_DIR}/manual)
 set(MANUAL_FILES ${MANUAL}/riffle.1 ${MANUAL}/riffle.bash ${MANUAL}/_riffle ${MANUAL}/riffle.fish)

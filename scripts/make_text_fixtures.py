@@ -16,7 +16,7 @@ Formats (all text; %XX stands for a byte):
   *.ids         a line of ids for each case, "ID*N" for N in a row, "-" for none, "#N HASH" for many,
                 "?" for ids that may differ; after a line
                 "special" the same cases with special tokens recognised, "=" where that changes nothing
-  *.chat        see test/text/test_chat_template.c
+  *.chat        see test/template/test_chat_template.c
 """
 
 import os

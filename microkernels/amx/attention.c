@@ -67,7 +67,7 @@ static void take_query(uint16_t *a, const float *q, size_t n)
 /* ---- products ---- */
 
 /* Tiles 0 to 3: sums [query][lane]; 4: A; 5 to 7: B. */
-static void configure(size_t rows)
+static void amx_attention_configure(size_t rows)
 {
     struct rf_tile_config config = {.palette = 1};
     for (int t = 0; t < 8; t++) {
@@ -112,12 +112,12 @@ INLINE void multiply_tile(const struct operands *o, size_t row, size_t steps, fl
 }
 
 /* All nq queries with `lanes` blocks of lanes. */
-static void multiply(const struct operands *o, size_t nq, size_t steps, float *out, size_t ldo,
-                     int adds, size_t lanes)
+static void amx_attention_multiply(const struct operands *o, size_t nq, size_t steps, float *out,
+                                   size_t ldo, int adds, size_t lanes)
 {
     for (size_t i = 0; i < nq; i += SIDE) {
         float *to = out + i * ldo;
-        if (i == 0 || nq - i < SIDE) configure(least(nq - i, SIDE));
+        if (i == 0 || nq - i < SIDE) amx_attention_configure(least(nq - i, SIDE));
         switch (lanes) {
         case 1: multiply_tile(o, i, steps, to, ldo, adds, 1); break;
         case 2: multiply_tile(o, i, steps, to, ldo, adds, 2); break;
@@ -141,13 +141,14 @@ static void take_scores(struct operands *o, const struct rf_attention_args *args
             lanes = least(blocks - b, LANES);
             take_b(o, args->k + (b * dim + first) * RF_KV_BLOCK, n, RF_KV_BLOCK, dim * RF_KV_BLOCK,
                    lanes);
-            multiply(o, nq, steps_of(n), o->score[0] + b * RF_KV_BLOCK,
-                     sizeof o->score[0] / sizeof(float), first > 0, lanes);
+            amx_attention_multiply(o, nq, steps_of(n), o->score[0] + b * RF_KV_BLOCK,
+                                   sizeof o->score[0] / sizeof(float), first > 0, lanes);
         }
     }
 }
 
-static void queries(struct operands *o, const struct rf_attention_args *args, size_t i, size_t nq)
+static void amx_attention_queries(struct operands *o, const struct rf_attention_args *args,
+                                  size_t i, size_t nq)
 {
     size_t limit = 0, padded = rf_padded(args->head_dim);
     for (size_t a = i; a < i + nq; a++)
@@ -163,19 +164,20 @@ static void queries(struct operands *o, const struct rf_attention_args *args, si
     for (size_t d = 0, lanes; d < padded; d += lanes * SIDE) {
         lanes = least((padded - d) / SIDE, LANES);
         take_b(o, args->v + d, limit, padded, SIDE, lanes);
-        multiply(o, nq, steps_of(limit), args->out + i * args->ldo + d, args->ldo, 0, lanes);
+        amx_attention_multiply(o, nq, steps_of(limit), args->out + i * args->ldo + d, args->ldo, 0,
+                               lanes);
     }
 }
 
-static void attention_bf16(const struct rf_attention_args *args)
+static void amx_attention_bf16(const struct rf_attention_args *args)
 {
     struct operands o;
     for (size_t i = 0; i < args->n_q; i += QUERIES)
-        queries(&o, args, i, least(args->n_q - i, QUERIES));
+        amx_attention_queries(&o, args, i, least(args->n_q - i, QUERIES));
     _tile_release();
 }
 
 void rf_amx_init_attention(struct rf_kernels *kernels)
 {
-    kernels->attention_bf16 = attention_bf16;
+    kernels->attention_bf16 = amx_attention_bf16;
 }

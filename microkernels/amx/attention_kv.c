@@ -3,6 +3,7 @@
  * Sums are exact, so they are avx512's. */
 enum { TOGETHER = 160, COLUMNS_ROOM = 256 * 1024 }; /* for tiles, decoding takes longer */
 
+#define RF_NAMED(kernel) amx_##kernel
 #include "microkernels/avx512/attention_kv_rows.h"
 
 #include "microkernels/amx/tier.h"
@@ -15,7 +16,7 @@ enum {
 
 /* Tiles 0 and 1: sums of two columns; 2: codes; 3 and 4: quads; 5 to 7 the same of what is left of
  * head_dim, fewer than DEPTH. */
-static void configure(size_t padded)
+static void amx_attention_kv_configure(size_t padded)
 {
     struct rf_tile_config config = {.palette = 1};
     size_t left = padded % DEPTH ? padded % DEPTH : DEPTH;
@@ -29,7 +30,7 @@ static void configure(size_t padded)
 }
 
 /* Of 16 x 16 words. */
-INLINE void transpose(__m512i x[16])
+INLINE void kv_transpose(__m512i x[16])
 {
     __m512i two[16], four[16];
     UNROLL
@@ -59,8 +60,8 @@ INLINE void transpose(__m512i x[16])
 }
 
 /* One tile of codes: `lines` of each plane, and zeros. */
-INLINE void decode_tile(uint8_t *codes, const uint8_t *upper, const uint8_t *lower, int lines,
-                        int has_lower)
+INLINE void kv_decode_tile(uint8_t *codes, const uint8_t *upper, const uint8_t *lower, int lines,
+                           int has_lower)
 {
     __m512i x[16];
     UNROLL
@@ -68,7 +69,7 @@ INLINE void decode_tile(uint8_t *codes, const uint8_t *upper, const uint8_t *low
     for (int half = 0; half < 2; half++)
         x[2 * i + half] = i < lines ? decode(upper + i * 64, lower + i * 64, half, has_lower)
                                     : _mm512_setzero_si512();
-    transpose(x);
+    kv_transpose(x);
     UNROLL
     for (int r = 0; r < 16; r++) _mm512_storeu_si512(codes + r * 64, x[r]);
 }
@@ -81,11 +82,11 @@ INLINE void kv_decode(uint8_t *codes, const struct planes *planes, size_t block,
                   *lower = has_lower ? planes->lower + block * depth * 8 : upper;
     int lines = (int)depth / 8;
     for (; lines >= LINES; lines -= LINES, codes += TILE_BYTES) {
-        decode_tile(codes, upper, lower, LINES, has_lower);
+        kv_decode_tile(codes, upper, lower, LINES, has_lower);
         upper += LINES * 64;
         lower += LINES * 64;
     }
-    if (lines) decode_tile(codes, upper, lower, lines, has_lower);
+    if (lines) kv_decode_tile(codes, upper, lower, lines, has_lower);
 }
 
 INLINE void kv_products(const uint8_t *codes, const struct column *columns, size_t n, size_t depth,
@@ -120,15 +121,15 @@ INLINE void kv_products(const uint8_t *codes, const struct column *columns, size
     if (n > 1) _tile_stored(1, sums + 16 * LANES, sizeof *sums * LANES);
 }
 
-static void attention_kv_tiles(const struct rf_attention_kv_args *args)
+static void amx_attention_kv_tiles(const struct rf_attention_kv_args *args)
 {
     int uses_tiles = queries_in_columns(args->n_q) > 0;
-    if (uses_tiles) configure(rf_padded(args->head_dim));
-    attention_kv(args);
+    if (uses_tiles) amx_attention_kv_configure(rf_padded(args->head_dim));
+    amx_attention_kv(args);
     if (uses_tiles) _tile_release();
 }
 
 void rf_amx_init_attention_kv(struct rf_kernels *kernels)
 {
-    kernels->attention_kv = attention_kv_tiles;
+    kernels->attention_kv = amx_attention_kv_tiles;
 }

@@ -25,12 +25,12 @@ static size_t chunks(size_t k)
     return (k + DEPTH - 1) / DEPTH;
 }
 
-static size_t packed_bytes(size_t n, size_t k)
+static size_t amx_packed_bytes_bf16(size_t n, size_t k)
 {
     return (n + SIDE - 1) / SIDE * chunks(k) * TILE_BYTES;
 }
 
-static void pack_bf16(const struct rf_pack_args *args)
+static void amx_pack_bf16(const struct rf_pack_args *args)
 {
     size_t row = args->row, k = args->k;
     const float *x = args->x;
@@ -46,7 +46,7 @@ static void pack_bf16(const struct rf_pack_args *args)
     }
 }
 
-static void configure(void)
+static void amx_linear_configure(void)
 {
     struct rf_tile_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
@@ -76,7 +76,7 @@ static struct source weights_at(const struct rf_linear_args *args, size_t r, siz
 }
 
 /* Transposes: rows[i] becomes column i. */
-static void transpose(__m512 rows[SIDE])
+static void amx_linear_transpose(__m512 rows[SIDE])
 {
     __m512 t[SIDE];
     for (int i = 0; i < SIDE; i += 2) {
@@ -105,7 +105,8 @@ static void transpose(__m512 rows[SIDE])
 }
 
 /* Writes the tile of weights from r and rows from i that `tile` holds as [weight][row]. */
-static void finish(const struct rf_linear_args *args, size_t r, size_t i, float tile[SIDE][SIDE])
+static void amx_linear_finish(const struct rf_linear_args *args, size_t r, size_t i,
+                              float tile[SIDE][SIDE])
 {
     size_t weights = args->m - r < SIDE ? args->m - r : SIDE,
            rows = args->n - i < SIDE ? args->n - i : SIDE;
@@ -113,7 +114,7 @@ static void finish(const struct rf_linear_args *args, size_t r, size_t i, float 
     __m512 bias = args->bias ? _mm512_maskz_loadu_ps(mask, args->bias + r) : _mm512_setzero_ps(),
            sums[SIDE];
     for (int a = 0; a < SIDE; a++) sums[a] = _mm512_load_ps(tile[a]);
-    transpose(sums);
+    amx_linear_transpose(sums);
     for (size_t b = 0; b < rows; b++) {
         float *y = args->y + (i + b) * args->ldy + r;
         __m512 sum = sums[b];
@@ -125,7 +126,7 @@ static void finish(const struct rf_linear_args *args, size_t r, size_t i, float 
 
 /* Prefetches what sixteen weight rows need a few steps later: in these rows, or at the beginning of
  * the next sixteen. */
-static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
+static void amx_linear_prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
 {
     size_t at = chunk * ROW_BYTES + AHEAD, row = at < args->k * sizeof(uint16_t) ? r : r + SIDE - 1;
     const char *w = (const char *)((const uint16_t *)args->w + row * args->ldw) + at;
@@ -143,13 +144,13 @@ static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
     _tile_zero(0);
     for (size_t c = 0; c < chunks(args->k); c++) {
         struct source weights = weights_at(args, r, c * DEPTH, copy);
-        prefetch(args, r, c);
+        amx_linear_prefetch(args, r, c);
         _tile_loadd(6, x + c * TILE_BYTES, ROW_BYTES);
         _tile_loadd(4, weights.at, weights.stride);
         _tile_dpbf16ps(0, 4, 6);
     }
     _tile_stored(0, results, ROW_BYTES);
-    finish(args, r, i, results);
+    amx_linear_finish(args, r, i, results);
 }
 
 /* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer), chunks begin ..
@@ -188,16 +189,16 @@ static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, si
     _tile_stored(2, kept[2], ROW_BYTES);
     _tile_stored(3, kept[3], ROW_BYTES);
     if (end < chunks(args->k)) return;
-    finish(args, r, i, kept[0]);
-    finish(args, r + SIDE, i, kept[1]);
-    finish(args, r, i + SIDE, kept[2]);
-    finish(args, r + SIDE, i + SIDE, kept[3]);
+    amx_linear_finish(args, r, i, kept[0]);
+    amx_linear_finish(args, r + SIDE, i, kept[1]);
+    amx_linear_finish(args, r, i + SIDE, kept[2]);
+    amx_linear_finish(args, r + SIDE, i + SIDE, kept[3]);
 }
 
 /* All weight rows times `pairs` times 32 rows from i: the prompt shape. A stretch of k of 32 weight
  * rows stays in the L1 cache while all rows of activations pass, so that only two of four tiles
  * come from the L2 cache. */
-static void block(const struct rf_linear_args *args, size_t i, size_t pairs)
+static void amx_linear_block(const struct rf_linear_args *args, size_t i, size_t pairs)
 {
     _Alignas(64) float kept[MOST_PAIRS][4][SIDE][SIDE];
     size_t r = 0, all = chunks(args->k);
@@ -210,13 +211,13 @@ static void block(const struct rf_linear_args *args, size_t i, size_t pairs)
         for (size_t t = 0; t < 2 * pairs; t++) one_by_one(args, r, i + t * SIDE);
 }
 
-static void linear_bf16(const struct rf_linear_args *args)
+static void amx_linear_bf16(const struct rf_linear_args *args)
 {
-    configure();
+    amx_linear_configure();
     size_t i = 0, pairs = args->n / (2 * SIDE) + (args->n % (2 * SIDE) > SIDE), count;
     for (; pairs > 0; pairs -= count, i += count * 2 * SIDE) {
         count = pairs < MOST_PAIRS ? pairs : MOST_PAIRS;
-        block(args, i, count);
+        amx_linear_block(args, i, count);
     }
     if (i < args->n)
         for (size_t r = 0; r < args->m; r += SIDE) one_by_one(args, r, i);
@@ -225,9 +226,9 @@ static void linear_bf16(const struct rf_linear_args *args)
 
 void rf_kernels_init_amx(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes[RF_OPERAND_BF16] = packed_bytes;
-    kernels->pack[RF_OPERAND_BF16] = pack_bf16;
-    kernels->linear[RF_FORMAT_BF16] = linear_bf16;
+    kernels->packed_bytes[RF_OPERAND_BF16] = amx_packed_bytes_bf16;
+    kernels->pack[RF_OPERAND_BF16] = amx_pack_bf16;
+    kernels->linear[RF_FORMAT_BF16] = amx_linear_bf16;
     kernels->linear_rows = 2 * SIDE;
     rf_amx_init_pack(kernels);
     rf_amx_init_panels(kernels);

@@ -6,7 +6,7 @@
 #include "microkernels/avx512/tier.h"
 #include "microkernels/x86.h"
 
-static size_t packed_bytes(enum rf_operand form, size_t n, size_t k)
+static size_t amx_packed_bytes(enum rf_operand form, size_t n, size_t k)
 {
     size_t block = form == RF_OPERAND_A8 ? sizeof(struct rf_amx_a8) : sizeof(struct rf_amx_a16);
     return rf_amx_sixteens_at(form, k) +
@@ -23,7 +23,7 @@ static char *sixteen(enum rf_operand form, const struct rf_pack_args *args)
 }
 
 /* 32 bytes, each four in the order 0, 2, 1, 3, times `unit`. */
-INLINE void put_bytes(uint16_t to[RF_BLOCK], const int8_t q[RF_BLOCK], float unit)
+INLINE void amx_put_bytes(uint16_t to[RF_BLOCK], const int8_t q[RF_BLOCK], float unit)
 {
     __m256i order = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
@@ -36,12 +36,12 @@ INLINE void put_bytes(uint16_t to[RF_BLOCK], const int8_t q[RF_BLOCK], float uni
                                                         _mm512_mul_ps(first, scale)));
 }
 
-static size_t packed_bytes_a8(size_t n, size_t k)
+static size_t amx_packed_bytes_a8(size_t n, size_t k)
 {
-    return packed_bytes(RF_OPERAND_A8, n, k);
+    return amx_packed_bytes(RF_OPERAND_A8, n, k);
 }
 
-static void pack_a8(const struct rf_pack_args *args)
+static void amx_pack_a8(const struct rf_pack_args *args)
 {
     struct rf_amx_a8 *to = (struct rf_amx_a8 *)sixteen(RF_OPERAND_A8, args);
     size_t at = args->row % RF_AMX_SIDE;
@@ -50,7 +50,7 @@ static void pack_a8(const struct rf_pack_args *args)
     for (size_t j = 0; j < args->n; j += RF_BLOCK, to++) {
         _Alignas(64) struct rf_a8 block;
         rf_avx512_pack_a8(&(struct rf_pack_args){&block, 0, RF_BLOCK, args->x + j, 0, RF_BLOCK, 1});
-        put_bytes(to->q[at], block.q, 1.0f);
+        amx_put_bytes(to->q[at], block.q, 1.0f);
         to->numbers.d[at] = block.d;
         to->numbers.d_sum[at] = block.d_sum;
         for (int half = 0; half < 2; half++)
@@ -58,12 +58,12 @@ static void pack_a8(const struct rf_pack_args *args)
     }
 }
 
-static size_t packed_bytes_a16(size_t n, size_t k)
+static size_t amx_packed_bytes_a16(size_t n, size_t k)
 {
-    return packed_bytes(RF_OPERAND_A16, n, k);
+    return amx_packed_bytes(RF_OPERAND_A16, n, k);
 }
 
-static void pack_a16(const struct rf_pack_args *args)
+static void amx_pack_a16(const struct rf_pack_args *args)
 {
     struct rf_amx_a16 *to = (struct rf_amx_a16 *)sixteen(RF_OPERAND_A16, args);
     size_t at = args->row % RF_AMX_SIDE;
@@ -73,8 +73,8 @@ static void pack_a16(const struct rf_pack_args *args)
         _Alignas(64) struct rf_a16_split block;
         rf_avx512_pack_a16(
             &(struct rf_pack_args){&block, 0, RF_BLOCK, args->x + j, 0, RF_BLOCK, 1});
-        put_bytes(to->q[at], block.high, 256.0f);
-        put_bytes(to->low[at], block.low, 1.0f);
+        amx_put_bytes(to->q[at], block.high, 256.0f);
+        amx_put_bytes(to->low[at], block.low, 1.0f);
         to->numbers.d[at] = block.d;
         to->numbers.d_sum[at] = block.d_sum;
         for (int half = 0; half < 2; half++) to->numbers.d_half[half][at] = block.d_half[half];
@@ -85,7 +85,7 @@ static void pack_a16(const struct rf_pack_args *args)
 
 enum { VECTORS = RF_SUPERBLOCK / 16 };
 
-static size_t packed_bytes_super(size_t n, size_t k)
+static size_t amx_packed_bytes_super(size_t n, size_t k)
 {
     return rf_amx_eights_at(k) +
            (n + RF_AMX_EIGHT - 1) / RF_AMX_EIGHT * rf_a16_supers(k) * sizeof(struct rf_amx_super);
@@ -114,7 +114,7 @@ INLINE float integers_of(const float *x, __m512i q[VECTORS])
 }
 
 /* Each four in the order 0, 2, 1, 3. */
-INLINE void put_words(int16_t to[RF_SUPERBLOCK], const __m512i q[VECTORS])
+INLINE void amx_put_words(int16_t to[RF_SUPERBLOCK], const __m512i q[VECTORS])
 {
     for (size_t v = 0; v < VECTORS; v++) {
         __m512i ordered = _mm512_castps_si512(_mm512_permute_ps(_mm512_castsi512_ps(q[v]), 0xd8));
@@ -122,7 +122,7 @@ INLINE void put_words(int16_t to[RF_SUPERBLOCK], const __m512i q[VECTORS])
     }
 }
 
-INLINE void put_split(struct rf_amx_super *to, size_t row, const __m512i q[VECTORS])
+INLINE void amx_put_split(struct rf_amx_super *to, size_t row, const __m512i q[VECTORS])
 {
     for (size_t v = 0; v < VECTORS; v++) {
         __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(q[v], _mm512_set1_epi32(128)), 8);
@@ -134,7 +134,7 @@ INLINE void put_split(struct rf_amx_super *to, size_t row, const __m512i q[VECTO
     }
 }
 
-static void pack_super(const struct rf_pack_args *args)
+static void amx_pack_super(const struct rf_pack_args *args)
 {
     size_t supers = rf_a16_supers(args->k), row = args->row % RF_AMX_EIGHT;
     struct rf_a16_super *words = (struct rf_a16_super *)args->packed + args->row * supers;
@@ -150,11 +150,11 @@ static void pack_super(const struct rf_pack_args *args)
             numbers.d_sum[g] = numbers.d * (float)_mm512_reduce_add_epi32(
                                                _mm512_add_epi32(q[2 * g], q[2 * g + 1]));
         if (has_words) {
-            put_words(words[s].q, q);
+            amx_put_words(words[s].q, q);
             words[s].numbers = numbers;
         }
         if (has_tiles) {
-            put_split(&eights[s], row, q);
+            amx_put_split(&eights[s], row, q);
             eights[s].numbers[row] = numbers;
         }
     }
@@ -162,10 +162,10 @@ static void pack_super(const struct rf_pack_args *args)
 
 void rf_amx_init_pack(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes[RF_OPERAND_A8] = packed_bytes_a8;
-    kernels->pack[RF_OPERAND_A8] = pack_a8;
-    kernels->packed_bytes[RF_OPERAND_A16] = packed_bytes_a16;
-    kernels->pack[RF_OPERAND_A16] = pack_a16;
-    kernels->packed_bytes[RF_OPERAND_A16_SUPER] = packed_bytes_super;
-    kernels->pack[RF_OPERAND_A16_SUPER] = pack_super;
+    kernels->packed_bytes[RF_OPERAND_A8] = amx_packed_bytes_a8;
+    kernels->pack[RF_OPERAND_A8] = amx_pack_a8;
+    kernels->packed_bytes[RF_OPERAND_A16] = amx_packed_bytes_a16;
+    kernels->pack[RF_OPERAND_A16] = amx_pack_a16;
+    kernels->packed_bytes[RF_OPERAND_A16_SUPER] = amx_packed_bytes_super;
+    kernels->pack[RF_OPERAND_A16_SUPER] = amx_pack_super;
 }

@@ -27,13 +27,13 @@ enum {
 /* ---- formats ---- */
 
 /* Groups of a block: one of 32 values, or two of 16. */
-INLINE int groups_of(enum rf_format format)
+INLINE int amx_panels_groups_of(enum rf_format format)
 {
     return is_by_16(format) ? 2 : 1;
 }
 
 /* Signed codes of 8 bits are sums of two tiles: 16 upper + lower. */
-INLINE int parts_of(enum rf_format format)
+INLINE int amx_parts_of(enum rf_format format)
 {
     return format == RF_FORMAT_Q8_0 ? 2 : 1;
 }
@@ -58,7 +58,7 @@ struct tables {
     __m512i first, second;
 };
 
-INLINE __m512i bf16_of(__m512i low, __m512i high)
+INLINE __m512i amx_panels_bf16_of(__m512i low, __m512i high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
 }
@@ -71,20 +71,20 @@ INLINE struct tables tables_of(enum rf_format format)
     struct tables tables;
     if (format == RF_FORMAT_Q8_0) {
         __m512i upper = _mm512_sub_epi32(_mm512_slli_epi32(i, 4), offset);
-        tables.first = bf16_of(i, i);
-        tables.second = bf16_of(upper, upper);
+        tables.first = amx_panels_bf16_of(i, i);
+        tables.second = amx_panels_bf16_of(upper, upper);
         return tables;
     }
     if (format == RF_FORMAT_MXFP4)
         i = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
     i = _mm512_sub_epi32(i, offset);
     if (layout->bits == 4) {
-        tables.first = tables.second = bf16_of(i, i);
+        tables.first = tables.second = amx_panels_bf16_of(i, i);
         return tables;
     }
     __m512i next = _mm512_add_epi32(i, step), third = _mm512_add_epi32(next, step);
-    tables.first = bf16_of(i, next);
-    tables.second = bf16_of(third, _mm512_add_epi32(third, step));
+    tables.first = amx_panels_bf16_of(i, next);
+    tables.second = amx_panels_bf16_of(third, _mm512_add_epi32(third, step));
     return tables;
 }
 
@@ -171,9 +171,9 @@ struct codes {
 };
 
 /* `numbers`: of the block's unit of Q4_K. Blocks come in order. */
-INLINE void decode_block(enum rf_format format, enum rf_operand form, const struct tables *tables,
-                         const uint8_t *panel, size_t k, size_t block, uint8_t numbers[256],
-                         struct codes *to)
+INLINE void amx_panels_decode_block(enum rf_format format, enum rf_operand form,
+                                    const struct tables *tables, const uint8_t *panel, size_t k,
+                                    size_t block, uint8_t numbers[256], struct codes *to)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     size_t t = block % BLOCKS;
@@ -185,7 +185,7 @@ INLINE void decode_block(enum rf_format format, enum rf_operand form, const stru
     if (format == RF_FORMAT_Q4_K && t == 0) unpack_q4k(unit, numbers);
     struct scales scales = scales_of(format, unit, t, numbers);
 #pragma GCC unroll 2
-    for (int g = 0; g < groups_of(format); g++) {
+    for (int g = 0; g < amx_panels_groups_of(format); g++) {
         to->s[g] = scales.s[g];
         if (!layout->has_min) continue;
         to->b[g] = scales.b[g];
@@ -229,25 +229,25 @@ INLINE struct item *item_at(struct pipeline *pipeline, size_t i)
     return &pipeline->items[i % RING];
 }
 
-#define STAGES(parity, sum, rows, second, codes_tile)                                        \
-    INLINE void load_##parity(enum rf_format format, enum rf_operand form,                   \
-                              const struct item *item)                                       \
-    {                                                                                        \
-        _tile_loadd(rows, item->x, ROW_BYTES);                                               \
-        if (form == RF_OPERAND_A16) _tile_loadd(second, item->x + TILE_BYTES, ROW_BYTES);    \
-        _tile_loadd(codes_tile, item->codes, ROW_BYTES);                                     \
-        if (parts_of(format) == 2) _tile_loadd(second, item->codes + TILE_BYTES, ROW_BYTES); \
-    }                                                                                        \
-    INLINE void multiply_##parity(enum rf_format format, enum rf_operand form)               \
-    {                                                                                        \
-        _tile_zero(sum);                                                                     \
-        _tile_dpbf16ps(sum, rows, codes_tile);                                               \
-        if (form == RF_OPERAND_A16) _tile_dpbf16ps(sum, second, codes_tile);                 \
-        if (parts_of(format) == 2) _tile_dpbf16ps(sum, rows, second);                        \
-    }                                                                                        \
-    INLINE void store_##parity(struct products *to)                                          \
-    {                                                                                        \
-        _tile_stored(sum, to->of[0], ROW_BYTES);                                             \
+#define STAGES(parity, sum, rows, second, codes_tile)                                            \
+    INLINE void load_##parity(enum rf_format format, enum rf_operand form,                       \
+                              const struct item *item)                                           \
+    {                                                                                            \
+        _tile_loadd(rows, item->x, ROW_BYTES);                                                   \
+        if (form == RF_OPERAND_A16) _tile_loadd(second, item->x + TILE_BYTES, ROW_BYTES);        \
+        _tile_loadd(codes_tile, item->codes, ROW_BYTES);                                         \
+        if (amx_parts_of(format) == 2) _tile_loadd(second, item->codes + TILE_BYTES, ROW_BYTES); \
+    }                                                                                            \
+    INLINE void multiply_##parity(enum rf_format format, enum rf_operand form)                   \
+    {                                                                                            \
+        _tile_zero(sum);                                                                         \
+        _tile_dpbf16ps(sum, rows, codes_tile);                                                   \
+        if (form == RF_OPERAND_A16) _tile_dpbf16ps(sum, second, codes_tile);                     \
+        if (amx_parts_of(format) == 2) _tile_dpbf16ps(sum, rows, second);                        \
+    }                                                                                            \
+    INLINE void store_##parity(struct products *to)                                              \
+    {                                                                                            \
+        _tile_stored(sum, to->of[0], ROW_BYTES);                                                 \
     }
 STAGES(even, 0, 1, 2, 3)
 STAGES(odd, 4, 5, 6, 7)
@@ -260,7 +260,7 @@ INLINE void multiply_apart(enum rf_format format, const struct item *item, struc
     _tile_loadd(1, item->x, ROW_BYTES);
     _tile_loadd(2, item->x + TILE_BYTES, ROW_BYTES);
 #pragma GCC unroll 2
-    for (int p = 0; p < parts_of(format); p++) {
+    for (int p = 0; p < amx_parts_of(format); p++) {
         _tile_loadd(3, item->codes + p * TILE_BYTES, ROW_BYTES);
         _tile_dpbf16ps(0, 1, 3);
         _tile_dpbf16ps(4, 2, 3);
@@ -271,8 +271,8 @@ INLINE void multiply_apart(enum rf_format format, const struct item *item, struc
 
 /* Scales the sums of all rows and adds them to their accumulators. Those behind the last row are
  * not used. */
-INLINE void scale(enum rf_format format, enum rf_operand form, const struct item *item,
-                  const struct products *products, __m512 *acc)
+INLINE void amx_panels_scale(enum rf_format format, enum rf_operand form, const struct item *item,
+                             const struct products *products, __m512 *acc)
 {
     if (item->is_first)
 #pragma GCC unroll 16
@@ -307,7 +307,8 @@ INLINE void scale(enum rf_format format, enum rf_operand form, const struct item
             if (now->sums) multiply_##other(format, form);                                        \
             if (next->sums) load_##parity(format, form, next);                                    \
         }                                                                                         \
-        if (done->sums) scale(format, form, done, &pipeline->products[(i - LAG) % RING], acc);    \
+        if (done->sums)                                                                           \
+            amx_panels_scale(format, form, done, &pipeline->products[(i - LAG) % RING], acc);     \
     }
 STEP(even, odd)
 STEP(odd, even)
@@ -326,7 +327,7 @@ static void empty(struct pipeline *pipeline)
     for (size_t i = 0; i < RING; i++) pipeline->items[i].sums = NULL;
 }
 
-INLINE void configure(enum rf_format format, enum rf_operand form, size_t rows)
+INLINE void amx_panels_configure(enum rf_format format, enum rf_operand form, size_t rows)
 {
     size_t group = rf_panel_layout(format)->group;
     struct rf_tile_config config = {.palette = 1};
@@ -351,7 +352,7 @@ INLINE struct item *put_item(enum rf_format format, enum rf_operand form, struct
     item->b = &codes->b[g];
     item->x = x + g * ROW_BYTES / 2;
     item->d = numbers->d;
-    item->d_sum = groups_of(format) == 2 ? numbers->d_half[g] : numbers->d_sum;
+    item->d_sum = amx_panels_groups_of(format) == 2 ? numbers->d_half[g] : numbers->d_sum;
     item->sums = sums;
     return item;
 }
@@ -362,14 +363,14 @@ static const char *rows_at(const struct rf_linear_args *args, enum rf_operand fo
            row / SIDE * (args->k / RF_BLOCK) * block_bytes_of(form);
 }
 
-static size_t panels_of(const struct rf_linear_args *args)
+static size_t amx_panel_count(const struct rf_linear_args *args)
 {
     return (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
 }
 
 /* Up to 16 rows, of 16 bits: all panels from end to end. A block is decoded a step before it is
  * loaded. Behind the last one are empty steps. */
-INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format)
+INLINE void amx_panels_few_rows(const struct rf_linear_args *args, enum rf_format format)
 {
     const enum rf_operand form = RF_OPERAND_A16;
     _Alignas(64) float sums[SIDE][SIDE];
@@ -378,8 +379,8 @@ INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format)
     struct pipeline pipeline;
     struct tables tables = tables_of(format);
     __m512 acc[SIDE] = {_mm512_setzero_ps()};
-    size_t blocks = args->k / RF_BLOCK, panels = panels_of(args), i = RING, n = 0;
-    configure(format, form, args->n);
+    size_t blocks = args->k / RF_BLOCK, panels = amx_panel_count(args), i = RING, n = 0;
+    amx_panels_configure(format, form, args->n);
     empty(&pipeline);
     for (size_t p = 0; p <= panels; p++) {
         const uint8_t *panel = (const uint8_t *)args->w + p * args->ldw;
@@ -387,15 +388,16 @@ INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format)
         size_t steps = p < panels ? blocks : LAG + 1;
         for (size_t block = 0; block < steps; block++, x += block_bytes_of(form), n++) {
             struct codes *to = &codes[n % RING];
-            if (p < panels) decode_block(format, form, &tables, panel, args->k, block, numbers, to);
+            if (p < panels)
+                amx_panels_decode_block(format, form, &tables, panel, args->k, block, numbers, to);
 #pragma GCC unroll 2
-            for (int g = 0; g < groups_of(format); g++, i++) {
+            for (int g = 0; g < amx_panels_groups_of(format); g++, i++) {
                 const struct item *done = item_at(&pipeline, i - LAG);
                 struct item *item =
                     put_item(format, form, &pipeline, i + 1, to, g, x, p < panels ? sums : NULL);
                 item->panel = p;
                 item->is_first = block == 0 && g == 0;
-                item->is_last = block == blocks - 1 && g == groups_of(format) - 1;
+                item->is_last = block == blocks - 1 && g == amx_panels_groups_of(format) - 1;
                 item->begins = 1;
                 step(format, form, &pipeline, i, acc);
                 if (done->sums && done->is_last)
@@ -414,10 +416,10 @@ INLINE size_t multiply_blocks(enum rf_format format, enum rf_operand form,
 {
     for (size_t block = begin; block < end; block++, codes++, x += block_bytes_of(form))
 #pragma GCC unroll 2
-        for (int g = 0; g < groups_of(format); g++, i++) {
+        for (int g = 0; g < amx_panels_groups_of(format); g++, i++) {
             struct item *item = put_item(format, form, pipeline, i, codes, g, x, sums);
             item->is_first = block == begin && g == 0;
-            item->is_last = block == end - 1 && g == groups_of(format) - 1;
+            item->is_last = block == end - 1 && g == amx_panels_groups_of(format) - 1;
             item->begins = begin == 0;
             step(format, form, pipeline, i, acc);
         }
@@ -427,9 +429,9 @@ INLINE size_t multiply_blocks(enum rf_format format, enum rf_operand form,
 /* Panels p .. p + np - 1 times rows first .. first + n - 1, n <= MOST_ROWS. 256 values of k of 16
  * rows stay in the first cache for all panels, and those of the panels in the second for all rows.
  */
-INLINE void multiply_band(const struct rf_linear_args *args, enum rf_format format,
-                          enum rf_operand form, const struct tables *tables, size_t p, size_t np,
-                          size_t first, size_t n)
+INLINE void amx_panels_multiply_band(const struct rf_linear_args *args, enum rf_format format,
+                                     enum rf_operand form, const struct tables *tables, size_t p,
+                                     size_t np, size_t first, size_t n)
 {
     _Alignas(64) float sums[BAND][MOST_ROWS][SIDE];
     _Alignas(64) uint8_t numbers[256];
@@ -442,8 +444,9 @@ INLINE void multiply_band(const struct rf_linear_args *args, enum rf_format form
         size_t end = begin + BLOCKS < blocks ? begin + BLOCKS : blocks;
         for (size_t j = 0; j < np; j++)
             for (size_t block = begin; block < end; block++)
-                decode_block(format, form, tables, (const uint8_t *)args->w + (p + j) * args->ldw,
-                             args->k, block, numbers, &codes[j][block - begin]);
+                amx_panels_decode_block(format, form, tables,
+                                        (const uint8_t *)args->w + (p + j) * args->ldw, args->k,
+                                        block, numbers, &codes[j][block - begin]);
         for (size_t a = 0; a < n; a += SIDE)
             for (size_t j = 0; j < np; j++)
                 i = multiply_blocks(format, form, &pipeline, i, codes[j],
@@ -459,35 +462,37 @@ INLINE void multiply_band(const struct rf_linear_args *args, enum rf_format form
             store_panel(args, p + j, first + a, _mm512_load_ps(sums[j][a]));
 }
 
-INLINE void many_rows(const struct rf_linear_args *args, enum rf_format format,
-                      enum rf_operand form)
+INLINE void amx_panels_many_rows(const struct rf_linear_args *args, enum rf_format format,
+                                 enum rf_operand form)
 {
     struct tables tables = tables_of(format);
-    size_t panels = panels_of(args);
-    configure(format, form, SIDE);
+    size_t panels = amx_panel_count(args);
+    amx_panels_configure(format, form, SIDE);
     for (size_t i = 0; i < args->n; i += MOST_ROWS)
         for (size_t p = 0; p < panels; p += BAND)
-            multiply_band(args, format, form, &tables, p, panels - p < BAND ? panels - p : BAND, i,
-                          args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
+            amx_panels_multiply_band(args, format, form, &tables, p,
+                                     panels - p < BAND ? panels - p : BAND, i,
+                                     args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
 /* At least as many rows as tier.h says. */
-INLINE void linear(const struct rf_linear_args *args, enum rf_format format, enum rf_operand form)
+INLINE void amx_panels_linear(const struct rf_linear_args *args, enum rf_format format,
+                              enum rf_operand form)
 {
     if (args->n <= SIDE && form == RF_OPERAND_A16)
-        few_rows(args, format);
+        amx_panels_few_rows(args, format);
     else
-        many_rows(args, format, form);
+        amx_panels_many_rows(args, format, form);
     _tile_release();
 }
 
-#define LINEAR_A8(name, FORMAT, ...)                             \
-    static void linear_##name(const struct rf_linear_args *args) \
-    {                                                            \
-        if (args->n < RF_AMX_LEAST_A8)                           \
-            rf_avx512_linear_panels[RF_FORMAT_##FORMAT](args);   \
-        else                                                     \
-            linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A8);     \
+#define LINEAR_A8(name, FORMAT, ...)                                      \
+    static void amx_linear_##name##_a8(const struct rf_linear_args *args) \
+    {                                                                     \
+        if (args->n < RF_AMX_LEAST_A8)                                    \
+            rf_avx512_linear_panels[RF_FORMAT_##FORMAT](args);            \
+        else                                                              \
+            amx_panels_linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A8);   \
     }
 RF_EACH_PANEL_FORMAT(LINEAR_A8)
 
@@ -499,20 +504,20 @@ RF_EACH_PANEL_FORMAT(LINEAR_A8)
     X(q8_0, Q8_0)   \
     X(q8_1, Q8_1)   \
     X(q8_k, Q8_K)
-#define LINEAR_A16(name, FORMAT)                                       \
-    static void linear_##name##_a16(const struct rf_linear_args *args) \
-    {                                                                  \
-        if (args->n < RF_AMX_LEAST_A16)                                \
-            rf_avx512_linear_panels_a16[RF_FORMAT_##FORMAT](args);     \
-        else                                                           \
-            linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A16);          \
+#define LINEAR_A16(name, FORMAT)                                           \
+    static void amx_linear_##name##_a16(const struct rf_linear_args *args) \
+    {                                                                      \
+        if (args->n < RF_AMX_LEAST_A16)                                    \
+            rf_avx512_linear_panels_a16[RF_FORMAT_##FORMAT](args);         \
+        else                                                               \
+            amx_panels_linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A16);   \
     }
 EACH_A16(LINEAR_A16)
 
 void rf_amx_init_panels(struct rf_kernels *kernels)
 {
-#define SET_A8(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
-#define SET_A16(name, FORMAT) kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
+#define SET_A8(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = amx_linear_##name##_a8;
+#define SET_A16(name, FORMAT) kernels->linear_a16[RF_FORMAT_##FORMAT] = amx_linear_##name##_a16;
     RF_EACH_PANEL_FORMAT(SET_A8)
     EACH_A16(SET_A16)
 #undef SET_A8

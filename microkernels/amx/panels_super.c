@@ -84,7 +84,7 @@ INLINE void begin_superblock(enum rf_format format, const struct source *from, u
         factors->b[g] = _mm512_mul_ps(n, load_u8(numbers + 128 + 16 * g));
 }
 
-INLINE void prefetch(enum rf_format format, const struct source *from, size_t t)
+INLINE void amx_super_prefetch(enum rf_format format, const struct source *from, size_t t)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     for (size_t line = 0; line < layout->block_bytes; line += 64)
@@ -121,8 +121,9 @@ INLINE struct scales_of_group group_of(enum rf_format format, const struct sourc
 }
 
 /* Those of both halves of block t. */
-INLINE void groups_of(enum rf_format format, const struct source *from, const uint8_t numbers[256],
-                      size_t t, struct scales_of_group groups[2])
+INLINE void amx_super_groups_of(enum rf_format format, const struct source *from,
+                                const uint8_t numbers[256], size_t t,
+                                struct scales_of_group groups[2])
 {
     groups[0] = groups[1] = group_of(format, from, numbers, t, 0);
     if (format == RF_FORMAT_Q6_K) groups[1] = group_of(format, from, numbers, t, 1);
@@ -144,12 +145,12 @@ INLINE void decode_words(enum rf_format format, const struct source *from, size_
 typedef __m512i tile[SIDE]; /* operand B: [four values of k][16 weights][4] */
 
 /* Block t as half of a tile. */
-INLINE void decode_block(enum rf_format format, const struct source *from,
-                         const uint8_t numbers[256], size_t t, tile to)
+INLINE void amx_super_decode_block(enum rf_format format, const struct source *from,
+                                   const uint8_t numbers[256], size_t t, tile to)
 {
-    prefetch(format, from, t);
+    amx_super_prefetch(format, from, t);
     struct scales_of_group groups[2];
-    groups_of(format, from, numbers, t, groups);
+    amx_super_groups_of(format, from, numbers, t, groups);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         __m512i words[4];
@@ -164,7 +165,7 @@ INLINE void decode_block(enum rf_format format, const struct source *from,
 
 /* ---- where panels and rows are ---- */
 
-static size_t panels_of(const struct rf_linear_args *args)
+static size_t amx_super_panel_count(const struct rf_linear_args *args)
 {
     return (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
 }
@@ -178,12 +179,12 @@ static const struct rf_amx_super *eight_at(const struct rf_linear_args *args, si
 /* Superblock s of a panel. `together`: panels that are read side by side. Those behind the last one
  * are the last one once more: their results are not used. What is prefetched may be behind the
  * matrix. */
-INLINE struct source source_of(enum rf_format format, const struct rf_linear_args *args,
-                               size_t panel, size_t s, size_t together)
+INLINE struct source amx_super_source_of(enum rf_format format, const struct rf_linear_args *args,
+                                         size_t panel, size_t s, size_t together)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     size_t superblocks = rf_a16_supers(args->k), codes_bytes = BLOCKS * layout->block_bytes,
-           ahead = s + AHEAD, last = panels_of(args) - 1;
+           ahead = s + AHEAD, last = amx_super_panel_count(args) - 1;
     if (panel > last) panel = last;
     const uint8_t *w = (const uint8_t *)args->w + panel * args->ldw, *next = w;
     for (; ahead >= superblocks; ahead -= superblocks) next += together * args->ldw;
@@ -193,8 +194,8 @@ INLINE struct source source_of(enum rf_format format, const struct rf_linear_arg
 }
 
 /* acc + the sums i of a superblock, scaled, + minima. */
-INLINE __m512 fold(enum rf_format format, __m512 acc, __m512i i, const struct factors *factors,
-                   const struct rf_a16_super_numbers *x)
+INLINE __m512 amx_super_fold(enum rf_format format, __m512 acc, __m512i i,
+                             const struct factors *factors, const struct rf_a16_super_numbers *x)
 {
     acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(i), _mm512_set1_ps(x->d)), factors->d,
                           acc);
@@ -209,7 +210,7 @@ INLINE __m512 fold(enum rf_format format, __m512 acc, __m512i i, const struct fa
 
 /* sum + the products of two words in each lane. In assembly, because gcc would copy every sum to
  * another register and back. */
-INLINE __m512i add_products(__m512i sum, __m512i words, const int16_t *x)
+INLINE __m512i amx_super_add_products(__m512i sum, __m512i words, const int16_t *x)
 {
     int32_t two;
     memcpy(&two, x, sizeof two);
@@ -233,8 +234,8 @@ INLINE void multiply_words(enum rf_format format, const struct source *from,
         for (int i = 0; i < 4; i++) parts[r][i] = _mm512_setzero_si512();
     for (size_t t = 0; t < BLOCKS; t++) {
         struct scales_of_group groups[2];
-        prefetch(format, from, t);
-        groups_of(format, from, numbers, t, groups);
+        amx_super_prefetch(format, from, t);
+        amx_super_groups_of(format, from, numbers, t, groups);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             __m512i words[4];
@@ -242,8 +243,8 @@ INLINE void multiply_words(enum rf_format format, const struct source *from,
             for (int r = 0; r < n; r++)
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; i++)
-                    parts[r][i] = add_products(parts[r][i], words[i],
-                                               rows[r]->q + t * RF_BLOCK + 8 * j + 2 * i);
+                    parts[r][i] = amx_super_add_products(parts[r][i], words[i],
+                                                         rows[r]->q + t * RF_BLOCK + 8 * j + 2 * i);
         }
     }
     for (int r = 0; r < n; r++)
@@ -251,16 +252,16 @@ INLINE void multiply_words(enum rf_format format, const struct source *from,
                                    _mm512_add_epi32(parts[r][2], parts[r][3]));
 }
 
-INLINE void fewest_rows(const struct rf_linear_args *args, enum rf_format format, int n)
+INLINE void amx_super_fewest_rows(const struct rf_linear_args *args, enum rf_format format, int n)
 {
     size_t superblocks = rf_a16_supers(args->k);
-    for (size_t panel = 0; panel < panels_of(args); panel++) {
+    for (size_t panel = 0; panel < amx_super_panel_count(args); panel++) {
         _Alignas(64) uint8_t numbers[256];
         __m512 acc[FEWEST];
         for (int r = 0; r < n; r++) acc[r] = _mm512_setzero_ps();
         for (size_t s = 0; s < superblocks; s++) {
             const struct rf_a16_super *rows[FEWEST];
-            struct source from = source_of(format, args, panel, s, 1);
+            struct source from = amx_super_source_of(format, args, panel, s, 1);
             struct factors factors;
             __m512i sums[FEWEST];
             for (int r = 0; r < n; r++)
@@ -268,7 +269,7 @@ INLINE void fewest_rows(const struct rf_linear_args *args, enum rf_format format
             begin_superblock(format, &from, numbers, &factors);
             multiply_words(format, &from, numbers, rows, n, sums);
             for (int r = 0; r < n; r++)
-                acc[r] = fold(format, acc[r], sums[r], &factors, &rows[r]->numbers);
+                acc[r] = amx_super_fold(format, acc[r], sums[r], &factors, &rows[r]->numbers);
         }
         for (int r = 0; r < n; r++) store_panel(args, panel, (size_t)r, acc[r]);
     }
@@ -276,7 +277,7 @@ INLINE void fewest_rows(const struct rf_linear_args *args, enum rf_format format
 
 /* ---- tiles ---- */
 
-INLINE void configure(void)
+INLINE void amx_super_configure(void)
 {
     struct rf_tile_config config = {.palette = 1};
     for (int t = 0; t < 8; t++) {
@@ -346,7 +347,7 @@ INLINE void sixteen_rows(enum rf_format format, const void *first, const void *s
 
 typedef int32_t sums[SIDE][SIDE]; /* of eight rows' upper bytes, then of their lower ones */
 
-INLINE void store_sums(sums to[4])
+INLINE void amx_super_store_sums(sums to[4])
 {
     _tile_stored(0, to[0], ROW_BYTES);
     _tile_stored(1, to[1], ROW_BYTES);
@@ -355,16 +356,16 @@ INLINE void store_sums(sums to[4])
 }
 
 /* acc[row] += the sums of a superblock, scaled, for up to eight rows. */
-INLINE void scale(enum rf_format format, const struct factors *factors, sums of,
-                  const struct rf_a16_super_numbers numbers[EIGHT], float (*acc)[SIDE], size_t rows,
-                  int begins)
+INLINE void amx_super_scale(enum rf_format format, const struct factors *factors, sums of,
+                            const struct rf_a16_super_numbers numbers[EIGHT], float (*acc)[SIDE],
+                            size_t rows, int begins)
 {
     struct factors held = *factors;
     for (size_t r = 0; r < rows; r++) {
         __m512i upper = _mm512_load_si512(of[r]), lower = _mm512_load_si512(of[EIGHT + r]);
         __m512 sum = begins ? _mm512_setzero_ps() : _mm512_load_ps(acc[r]);
-        sum = fold(format, sum, _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower), &held,
-                   &numbers[r]);
+        sum = amx_super_fold(format, sum, _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower),
+                             &held, &numbers[r]);
         _mm512_store_ps(acc[r], sum);
     }
 }
@@ -397,21 +398,22 @@ INLINE void next_superblock(struct place *place, size_t superblocks)
 }
 
 /* Chunk c of a superblock; after the last one sums leave their tiles. */
-INLINE void multiply_chunk(enum rf_format format, struct few *few, const struct rf_amx_super *rows,
-                           size_t c)
+INLINE void amx_super_multiply_chunk(enum rf_format format, struct few *few,
+                                     const struct rf_amx_super *rows, size_t c)
 {
     if (c == 0) zero_sums();
     four_panels(format, rows->q[c], few->chunks[c % 2]);
-    if (c == CHUNKS - 1) store_sums(few->sums);
+    if (c == CHUNKS - 1) amx_super_store_sums(few->sums);
 }
 
 /* Scales the sums of a superblock, and writes the results after the panels' last. */
-INLINE void finish(const struct rf_linear_args *args, enum rf_format format, struct few *few,
-                   const struct rf_amx_super *rows, const struct place *place)
+INLINE void amx_super_finish(const struct rf_linear_args *args, enum rf_format format,
+                             struct few *few, const struct rf_amx_super *rows,
+                             const struct place *place)
 {
-    for (size_t p = 0; p < FOUR && place->panel + p < panels_of(args); p++) {
-        scale(format, &few->factors[place->number % 2][p], few->sums[p], rows->numbers, few->acc[p],
-              args->n, place->s == 0);
+    for (size_t p = 0; p < FOUR && place->panel + p < amx_super_panel_count(args); p++) {
+        amx_super_scale(format, &few->factors[place->number % 2][p], few->sums[p], rows->numbers,
+                        few->acc[p], args->n, place->s == 0);
         if (place->s + 1 < rf_a16_supers(args->k)) continue;
         for (size_t r = 0; r < args->n; r++)
             store_panel(args, place->panel + p, r, _mm512_load_ps(few->acc[p][r]));
@@ -425,39 +427,39 @@ INLINE void decode_four(const struct rf_linear_args *args, enum rf_format format
 #pragma GCC unroll 4
     for (size_t p = 0; p < FOUR; p++) {
         if (c == 0) {
-            sources[p] = source_of(format, args, place->panel + p, place->s, FOUR);
+            sources[p] = amx_super_source_of(format, args, place->panel + p, place->s, FOUR);
             begin_superblock(format, &sources[p], few->numbers[p],
                              &few->factors[place->number % 2][p]);
         }
         for (size_t t = 2 * c; t < 2 * c + 2; t++)
-            decode_block(format, &sources[p], few->numbers[p], t, few->chunks[c % 2][p]);
+            amx_super_decode_block(format, &sources[p], few->numbers[p], t, few->chunks[c % 2][p]);
     }
 }
 
-INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format)
+INLINE void amx_super_few_rows(const struct rf_linear_args *args, enum rf_format format)
 {
     enum { FINISH_AT = 1 /* the chunk of the next superblock before which sums are scaled */ };
     struct few few;
     struct source sources[FOUR] = {{NULL, NULL, NULL, NULL}};
     struct place now = {0}, before = {0}; /* of what is decoded; the superblock before it */
     size_t superblocks = rf_a16_supers(args->k),
-           all = (panels_of(args) + FOUR - 1) / FOUR * superblocks;
+           all = (amx_super_panel_count(args) + FOUR - 1) / FOUR * superblocks;
     const struct rf_amx_super *rows = eight_at(args, 0);
-    configure();
+    amx_super_configure();
     for (; now.number < all; before = now, next_superblock(&now, superblocks))
         for (size_t c = 0; c < CHUNKS; c++) {
             STORED;
             if (c > 0)
-                multiply_chunk(format, &few, &rows[now.s], c - 1);
+                amx_super_multiply_chunk(format, &few, &rows[now.s], c - 1);
             else if (now.number > 0)
-                multiply_chunk(format, &few, &rows[before.s], CHUNKS - 1);
+                amx_super_multiply_chunk(format, &few, &rows[before.s], CHUNKS - 1);
             if (c == FINISH_AT && now.number > 0)
-                finish(args, format, &few, &rows[before.s], &before);
+                amx_super_finish(args, format, &few, &rows[before.s], &before);
             decode_four(args, format, &few, &now, c, sources);
         }
     STORED;
-    multiply_chunk(format, &few, &rows[before.s], CHUNKS - 1);
-    finish(args, format, &few, &rows[before.s], &before);
+    amx_super_multiply_chunk(format, &few, &rows[before.s], CHUNKS - 1);
+    amx_super_finish(args, format, &few, &rows[before.s], &before);
 }
 
 /* ---- more rows ---- */
@@ -473,90 +475,92 @@ struct many {
 
 /* Rows a .. of those from `first` on: sixteen, or those that are left. If these are eight at most,
  * they are multiplied twice: their second results are not used. */
-INLINE void multiply_rows(const struct rf_linear_args *args, enum rf_format format,
-                          struct many *many, size_t first, size_t a, size_t n, size_t s)
+INLINE void amx_super_multiply_rows(const struct rf_linear_args *args, enum rf_format format,
+                                    struct many *many, size_t first, size_t a, size_t n, size_t s)
 {
     size_t left = n - a;
     const struct rf_amx_super *x = eight_at(args, first + a) + s,
                               *y = left > EIGHT ? eight_at(args, first + a + EIGHT) + s : x;
     zero_sums();
     for (size_t c = 0; c < CHUNKS; c++) sixteen_rows(format, x->q[c], y->q[c], many->chunks[c]);
-    store_sums(many->sums);
+    amx_super_store_sums(many->sums);
     for (size_t p = 0; p < PAIR; p++) {
-        scale(format, &many->factors[p], many->sums[p], x->numbers, many->acc[p] + a,
-              left < EIGHT ? left : EIGHT, s == 0);
+        amx_super_scale(format, &many->factors[p], many->sums[p], x->numbers, many->acc[p] + a,
+                        left < EIGHT ? left : EIGHT, s == 0);
         if (left > EIGHT)
-            scale(format, &many->factors[p], many->sums[PAIR + p], y->numbers,
-                  many->acc[p] + a + EIGHT, left - EIGHT < EIGHT ? left - EIGHT : EIGHT, s == 0);
+            amx_super_scale(format, &many->factors[p], many->sums[PAIR + p], y->numbers,
+                            many->acc[p] + a + EIGHT, left - EIGHT < EIGHT ? left - EIGHT : EIGHT,
+                            s == 0);
     }
 }
 
 /* A pair of panels times n rows from `first` on. */
-INLINE void multiply_pair(const struct rf_linear_args *args, enum rf_format format,
-                          struct many *many, size_t panel, size_t first, size_t n)
+INLINE void amx_super_multiply_pair(const struct rf_linear_args *args, enum rf_format format,
+                                    struct many *many, size_t panel, size_t first, size_t n)
 {
     for (size_t s = 0; s < rf_a16_supers(args->k); s++) {
         for (size_t p = 0; p < PAIR; p++) {
-            struct source source = source_of(format, args, panel + p, s, PAIR);
+            struct source source = amx_super_source_of(format, args, panel + p, s, PAIR);
             begin_superblock(format, &source, many->numbers, &many->factors[p]);
             for (size_t t = 0; t < BLOCKS; t++)
-                decode_block(format, &source, many->numbers, t, many->chunks[t / 2][p]);
+                amx_super_decode_block(format, &source, many->numbers, t, many->chunks[t / 2][p]);
         }
         STORED;
-        for (size_t a = 0; a < n; a += SIDE) multiply_rows(args, format, many, first, a, n, s);
+        for (size_t a = 0; a < n; a += SIDE)
+            amx_super_multiply_rows(args, format, many, first, a, n, s);
     }
-    for (size_t p = 0; p < PAIR && panel + p < panels_of(args); p++)
+    for (size_t p = 0; p < PAIR && panel + p < amx_super_panel_count(args); p++)
         for (size_t r = 0; r < n; r++)
             store_panel(args, panel + p, first + r, _mm512_load_ps(many->acc[p][r]));
 }
 
-INLINE void many_rows(const struct rf_linear_args *args, enum rf_format format)
+INLINE void amx_super_many_rows(const struct rf_linear_args *args, enum rf_format format)
 {
     struct many many;
-    configure();
+    amx_super_configure();
     for (size_t first = 0; first < args->n; first += MOST_ROWS)
-        for (size_t panel = 0; panel < panels_of(args); panel += PAIR)
-            multiply_pair(args, format, &many, panel, first,
-                          args->n - first < MOST_ROWS ? args->n - first : MOST_ROWS);
+        for (size_t panel = 0; panel < amx_super_panel_count(args); panel += PAIR)
+            amx_super_multiply_pair(args, format, &many, panel, first,
+                                    args->n - first < MOST_ROWS ? args->n - first : MOST_ROWS);
 }
 
-#define LINEAR(name, FORMAT)                                         \
-    static APART void one_##name(const struct rf_linear_args *args)  \
-    {                                                                \
-        fewest_rows(args, RF_FORMAT_##FORMAT, 1);                    \
-    }                                                                \
-    static APART void two_##name(const struct rf_linear_args *args)  \
-    {                                                                \
-        fewest_rows(args, RF_FORMAT_##FORMAT, 2);                    \
-    }                                                                \
-    static APART void few_##name(const struct rf_linear_args *args)  \
-    {                                                                \
-        few_rows(args, RF_FORMAT_##FORMAT);                          \
-        _tile_release();                                             \
-    }                                                                \
-    static APART void many_##name(const struct rf_linear_args *args) \
-    {                                                                \
-        many_rows(args, RF_FORMAT_##FORMAT);                         \
-        _tile_release();                                             \
-    }                                                                \
-    static void linear_##name(const struct rf_linear_args *args)     \
-    {                                                                \
-        if (args->n == 1)                                            \
-            one_##name(args);                                        \
-        else if (args->n <= FEWEST)                                  \
-            two_##name(args);                                        \
-        else if (args->n <= EIGHT)                                   \
-            few_##name(args);                                        \
-        else                                                         \
-            many_##name(args);                                       \
+#define LINEAR(name, FORMAT)                                                   \
+    static APART void amx_super_one_##name(const struct rf_linear_args *args)  \
+    {                                                                          \
+        amx_super_fewest_rows(args, RF_FORMAT_##FORMAT, 1);                    \
+    }                                                                          \
+    static APART void amx_super_two_##name(const struct rf_linear_args *args)  \
+    {                                                                          \
+        amx_super_fewest_rows(args, RF_FORMAT_##FORMAT, 2);                    \
+    }                                                                          \
+    static APART void amx_super_few_##name(const struct rf_linear_args *args)  \
+    {                                                                          \
+        amx_super_few_rows(args, RF_FORMAT_##FORMAT);                          \
+        _tile_release();                                                       \
+    }                                                                          \
+    static APART void amx_super_many_##name(const struct rf_linear_args *args) \
+    {                                                                          \
+        amx_super_many_rows(args, RF_FORMAT_##FORMAT);                         \
+        _tile_release();                                                       \
+    }                                                                          \
+    static void amx_linear_##name##_a16(const struct rf_linear_args *args)     \
+    {                                                                          \
+        if (args->n == 1)                                                      \
+            amx_super_one_##name(args);                                        \
+        else if (args->n <= FEWEST)                                            \
+            amx_super_two_##name(args);                                        \
+        else if (args->n <= EIGHT)                                             \
+            amx_super_few_##name(args);                                        \
+        else                                                                   \
+            amx_super_many_##name(args);                                       \
     }
 LINEAR(q4_k, Q4_K)
 LINEAR(q6_k, Q6_K)
 
 void rf_amx_init_panels_super(struct rf_kernels *kernels)
 {
-    kernels->linear_a16[RF_FORMAT_Q4_K] = linear_q4_k;
-    kernels->linear_a16[RF_FORMAT_Q6_K] = linear_q6_k;
+    kernels->linear_a16[RF_FORMAT_Q4_K] = amx_linear_q4_k_a16;
+    kernels->linear_a16[RF_FORMAT_Q6_K] = amx_linear_q6_k_a16;
     kernels->operand_a16[RF_FORMAT_Q4_K] = RF_OPERAND_A16_SUPER;
     kernels->operand_a16[RF_FORMAT_Q6_K] = RF_OPERAND_A16_SUPER;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "microkernels/avx2/math.h"
-#include "microkernels/avx2/tier.h"
 #include "microkernels/x86.h"
 
 typedef __m256 lanes;

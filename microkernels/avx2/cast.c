@@ -1,3 +1,5 @@
+/* Casts of weights, compiled for AVX2. */
+#define RF_NAMED(kernel) avx2_##kernel
 #include "microkernels/cast.h"
 
 #include "microkernels/avx2/tier.h"

@@ -26,12 +26,12 @@ static size_t row_floats(size_t k)
     return ((k + 15) / 16 | 1) * 16;
 }
 
-static size_t packed_bytes(size_t n, size_t k)
+static size_t avx2_packed_bytes_bf16(size_t n, size_t k)
 {
     return n * row_floats(k) * sizeof(float);
 }
 
-static void pack_bf16(const struct rf_pack_args *args)
+static void avx2_pack_bf16(const struct rf_pack_args *args)
 {
     size_t k = args->k;
     const float *x = args->x;
@@ -42,7 +42,7 @@ static void pack_bf16(const struct rf_pack_args *args)
 }
 
 /* The sums of the lanes of a, b, c, d: 128-bit halves, then rf_sum4's tree. */
-INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
+INLINE __m128 avx2_linear_sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m128 a4 = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
@@ -52,12 +52,12 @@ INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
-INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step,
-                   const __m256 *acc, int count)
+INLINE void avx2_linear_finish(const struct rf_linear_args *args, float *y, size_t r, size_t step,
+                               const __m256 *acc, int count)
 {
     __m256 zero = _mm256_setzero_ps();
-    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero,
-                      count > 3 ? acc[3] : zero);
+    __m128 sum = avx2_linear_sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero,
+                                  count > 3 ? acc[3] : zero);
     rf_store4(args, y, r, step, sum, count);
 }
 
@@ -75,7 +75,7 @@ INLINE void add_product_from(__m256 *acc, __m256 w, const float *x)
 }
 
 /* Hides from the compiler that it has read weights before. It has no registers to keep them in. */
-INLINE const uint16_t *opaque(const uint16_t *w)
+INLINE const uint16_t *avx2_linear_opaque(const uint16_t *w)
 {
     __asm__("" : "+r"(w));
     return w;
@@ -84,13 +84,13 @@ INLINE const uint16_t *opaque(const uint16_t *w)
 /* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride
  * floats apart): of the even ones, then of the odd ones, so that few operands are in registers at a
  * time. */
-INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, size_t stride, int mr,
-                  int nr)
+INLINE void avx2_linear_group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x,
+                              size_t stride, int mr, int nr)
 {
 #pragma GCC unroll 2
     for (int h = 0; h < 16; h += 8) {
         __m256 rows[2]; /* the others stay in memory */
-        w = opaque(w);
+        w = avx2_linear_opaque(w);
 #pragma GCC unroll 2
         for (int b = 0; b < nr && b < 2; b++) rows[b] = _mm256_load_ps(x + (size_t)b * stride + h);
 #pragma GCC unroll 4
@@ -111,8 +111,8 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
 
 /* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: prefetch
  * distance in bytes. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr,
-                 size_t ahead)
+INLINE void avx2_linear_tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i,
+                             int mr, int nr, size_t ahead)
 {
     size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16,
            gap = step * args->ldw;
@@ -127,47 +127,48 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
 #pragma GCC unroll 4
         for (int a = 0; a < mr && ahead; a++)
             _mm_prefetch((const char *)(w + (size_t)a * gap + c * 16) + ahead, _MM_HINT_T1);
-        group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
-        group(acc, w + c * 16 + 16, gap, x + c * 16 + 16, stride, mr, nr);
+        avx2_linear_group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
+        avx2_linear_group(acc, w + c * 16 + 16, gap, x + c * 16 + 16, stride, mr, nr);
     }
-    if (c < whole) group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
+    if (c < whole) avx2_linear_group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
     if (left) {
         /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end.
          */
         uint16_t tail[4][16] = {{0}};
         for (int a = 0; a < mr; a++)
             memcpy(tail[a], w + (size_t)a * gap + whole * 16, left * sizeof(uint16_t));
-        group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
+        avx2_linear_group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
     }
 #pragma GCC unroll 4
     for (int b = 0; b < nr; b++)
-        finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
+        avx2_linear_finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
 }
 
 /* All weight rows times nr packed rows from i. Weight rows are cut into mr parts, each read from
  * end to end: memory is fastest with a few long streams. */
-INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead)
+INLINE void avx2_linear_stream(const struct rf_linear_args *args, size_t i, int mr, int nr,
+                               size_t ahead)
 {
     size_t part = args->m / (size_t)mr, rest = part * (size_t)mr;
-    for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, ahead);
-    for (; rest + 2 <= args->m; rest += 2) tile(args, rest, 1, i, 2, nr, ahead);
-    if (rest < args->m) tile(args, rest, 1, i, 1, nr, ahead);
+    for (size_t r = 0; r < part; r++) avx2_linear_tile(args, r, part, i, mr, nr, ahead);
+    for (; rest + 2 <= args->m; rest += 2) avx2_linear_tile(args, rest, 1, i, 2, nr, ahead);
+    if (rest < args->m) avx2_linear_tile(args, rest, 1, i, 1, nr, ahead);
 }
 
 /* All weight rows times n <= FEW_ROWS packed rows from i. */
-INLINE void few(const struct rf_linear_args *args, size_t i, size_t n, size_t ahead)
+INLINE void avx2_linear_few(const struct rf_linear_args *args, size_t i, size_t n, size_t ahead)
 {
     switch (n) {
-    case 1: stream(args, i, 4, 1, ahead); break;
-    case 2: stream(args, i, 4, 2, ahead); break;
-    case 3: stream(args, i, 3, 3, ahead); break;
-    case FEW_ROWS: stream(args, i, 3, FEW_ROWS, ahead); break;
+    case 1: avx2_linear_stream(args, i, 4, 1, ahead); break;
+    case 2: avx2_linear_stream(args, i, 4, 2, ahead); break;
+    case 3: avx2_linear_stream(args, i, 3, 3, ahead); break;
+    case FEW_ROWS: avx2_linear_stream(args, i, 3, FEW_ROWS, ahead); break;
     default: break;
     }
 }
 
 /* All weight rows times rows i .. i + n - 1. */
-static void some(const struct rf_linear_args *args, size_t i, size_t n)
+static void avx2_linear_some(const struct rf_linear_args *args, size_t i, size_t n)
 {
     struct rf_linear_args piece = *args;
     for (size_t r = 0; r < args->m; r += PIECE) {
@@ -180,24 +181,25 @@ static void some(const struct rf_linear_args *args, size_t i, size_t n)
         for (size_t done = 0, count; done < n; done += count) {
             size_t left = n - done;
             count = left == FEW_ROWS + 1 ? 3 : left < FEW_ROWS ? left : FEW_ROWS;
-            few(&piece, i + done, count, done ? 0 : PIECE * args->ldw * sizeof(uint16_t));
+            avx2_linear_few(&piece, i + done, count,
+                            done ? 0 : PIECE * args->ldw * sizeof(uint16_t));
         }
     }
 }
 
-static void linear_bf16(const struct rf_linear_args *args)
+static void avx2_linear_bf16(const struct rf_linear_args *args)
 {
     if (args->n <= FEW_ROWS) {
-        few(args, 0, args->n, PREFETCH);
+        avx2_linear_few(args, 0, args->n, PREFETCH);
         return;
     }
     for (size_t i = 0; i < args->n; i += MOST_ROWS)
-        some(args, i, args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
+        avx2_linear_some(args, i, args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
 void rf_avx2_init_linear(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes[RF_OPERAND_BF16] = packed_bytes;
-    kernels->pack[RF_OPERAND_BF16] = pack_bf16;
-    kernels->linear[RF_FORMAT_BF16] = linear_bf16;
+    kernels->packed_bytes[RF_OPERAND_BF16] = avx2_packed_bytes_bf16;
+    kernels->pack[RF_OPERAND_BF16] = avx2_pack_bf16;
+    kernels->linear[RF_FORMAT_BF16] = avx2_linear_bf16;
 }

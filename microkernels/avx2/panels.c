@@ -1,9 +1,10 @@
 /* Weights in panels on AVX2, with 16-bit sums of byte products; and the packing of rows. */
+#define RF_NAMED(kernel) avx2_##kernel
 #include "microkernels/avx2/panels.h"
 
 #include "microkernels/avx2/tier.h"
 
-static void pack_a8(const struct rf_pack_args *args)
+static void avx2_pack_a8(const struct rf_pack_args *args)
 {
     struct rf_a8 *to = rf_a8_blocks(args);
     const float *x = args->x;
@@ -31,6 +32,6 @@ static void pack_a8(const struct rf_pack_args *args)
 
 void rf_avx2_init_panels(struct rf_kernels *kernels)
 {
-    kernels->pack[RF_OPERAND_A8] = pack_a8;
+    kernels->pack[RF_OPERAND_A8] = avx2_pack_a8;
     init_panels(kernels);
 }

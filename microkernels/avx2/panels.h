@@ -1,7 +1,8 @@
 /* Weights in panels times 8-bit rows; 8 weight rows are 8 lanes. This is a template. The including
- * file may define RF_DPBUSD(sum, codes, q), the instruction that multiplies unsigned by signed
- * bytes and adds each four products. Otherwise vpmaddubsw does the same with 16-bit sums, which
- * vpmaddwd adds up before they overflow. All sums are exact, so all tiers agree.
+ * file defines RF_NAMED(kernel), which puts its tier in front of a kernel's name, and may define
+ * RF_DPBUSD(sum, codes, q), the instruction that multiplies unsigned by signed bytes and adds each
+ * four products. Otherwise vpmaddubsw does the same with 16-bit sums, which vpmaddwd adds up before
+ * they overflow. All sums are exact, so all tiers agree.
  *
  * For a few rows codes are decoded in registers; for more, once into the L1 cache. */
 #include <immintrin.h>
@@ -356,22 +357,22 @@ INLINE void walk(const struct rf_linear_args *args, enum rf_format format)
                            args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
-#define LINEAR(name, FORMAT, ...)                                \
-    static void linear_##name(const struct rf_linear_args *args) \
-    {                                                            \
-        switch (args->n) {                                       \
-        case 1: stream(args, RF_FORMAT_##FORMAT, 4, 1); break;   \
-        case 2: stream(args, RF_FORMAT_##FORMAT, 4, 2); break;   \
-        case 3: stream(args, RF_FORMAT_##FORMAT, 2, 3); break;   \
-        case 4: stream(args, RF_FORMAT_##FORMAT, 2, 4); break;   \
-        default: walk(args, RF_FORMAT_##FORMAT); break;          \
-        }                                                        \
+#define LINEAR(name, FORMAT, ...)                                               \
+    static void RF_NAMED(linear_##name##_a8)(const struct rf_linear_args *args) \
+    {                                                                           \
+        switch (args->n) {                                                      \
+        case 1: stream(args, RF_FORMAT_##FORMAT, 4, 1); break;                  \
+        case 2: stream(args, RF_FORMAT_##FORMAT, 4, 2); break;                  \
+        case 3: stream(args, RF_FORMAT_##FORMAT, 2, 3); break;                  \
+        case 4: stream(args, RF_FORMAT_##FORMAT, 2, 4); break;                  \
+        default: walk(args, RF_FORMAT_##FORMAT); break;                         \
+        }                                                                       \
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
 static void init_panels(struct rf_kernels *kernels)
 {
-#define SET(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+#define SET(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = RF_NAMED(linear_##name##_a8);
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET
 }

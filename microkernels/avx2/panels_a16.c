@@ -1,9 +1,10 @@
 /* Weights in panels times 16-bit rows on AVX2, and the packing of these rows. */
+#define RF_NAMED(kernel) avx2_##kernel
 #include "microkernels/avx2/panels_a16.h"
 
 #include "microkernels/avx2/tier.h"
 
-static void pack_block(struct rf_a16 *to, const float *x)
+static void avx2_pack_a16_block(struct rf_a16 *to, const float *x)
 {
     __m256 sign = _mm256_set1_ps(-0.0f), values[4], most = _mm256_setzero_ps();
     int32_t sum[2];
@@ -29,14 +30,14 @@ static void pack_block(struct rf_a16 *to, const float *x)
     rf_a16_complete(to, sum[0], sum[1]);
 }
 
-static void pack_a16(const struct rf_pack_args *args)
+static void avx2_pack_a16(const struct rf_pack_args *args)
 {
     struct rf_a16 *to = rf_a16_blocks(args);
-    for (size_t j = 0; j < args->n; j += RF_BLOCK) pack_block(to++, args->x + j);
+    for (size_t j = 0; j < args->n; j += RF_BLOCK) avx2_pack_a16_block(to++, args->x + j);
 }
 
 void rf_avx2_init_panels_a16(struct rf_kernels *kernels)
 {
-    kernels->pack[RF_OPERAND_A16] = pack_a16;
+    kernels->pack[RF_OPERAND_A16] = avx2_pack_a16;
     init_panels_a16(kernels);
 }

@@ -385,20 +385,21 @@ INLINE void walk(const struct rf_linear_args *args, enum rf_format format)
                            args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
-#define LINEAR_A16(name, FORMAT, ...)                                     \
-    static void linear_##name##_a16(const struct rf_linear_args *args)    \
-    {                                                                     \
-        switch (args->n) {                                                \
-        case 1: stream(args, RF_FORMAT_##FORMAT, 1); break;               \
-        case FEW_ROWS: stream(args, RF_FORMAT_##FORMAT, FEW_ROWS); break; \
-        default: walk(args, RF_FORMAT_##FORMAT); break;                   \
-        }                                                                 \
+#define LINEAR_A16(name, FORMAT, ...)                                            \
+    static void RF_NAMED(linear_##name##_a16)(const struct rf_linear_args *args) \
+    {                                                                            \
+        switch (args->n) {                                                       \
+        case 1: stream(args, RF_FORMAT_##FORMAT, 1); break;                      \
+        case FEW_ROWS: stream(args, RF_FORMAT_##FORMAT, FEW_ROWS); break;        \
+        default: walk(args, RF_FORMAT_##FORMAT); break;                          \
+        }                                                                        \
     }
 RF_EACH_PANEL_FORMAT(LINEAR_A16)
 
 static void init_panels_a16(struct rf_kernels *kernels)
 {
-#define SET_A16(name, FORMAT, ...) kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
+#define SET_A16(name, FORMAT, ...) \
+    kernels->linear_a16[RF_FORMAT_##FORMAT] = RF_NAMED(linear_##name##_a16);
     RF_EACH_PANEL_FORMAT(SET_A16)
 #undef SET_A16
 }

@@ -21,7 +21,7 @@ INLINE line xor_line(line sum, const char *at)
 
 #include "microkernels/read_streams.h"
 
-static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
+static void avx2_rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
     __m256d low = _mm256_setzero_pd(), high = low;
     for (size_t i = 0; i < n; i += 8) {
@@ -43,7 +43,7 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     }
 }
 
-static void silu_gate(float *out, const float *gate, const float *up, size_t n)
+static void avx2_silu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     __m256 one = _mm256_set1_ps(1.0f), zero = _mm256_setzero_ps();
     for (size_t i = 0; i < n; i += 8) {
@@ -54,7 +54,7 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
-static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
+static void avx2_gelu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     const __m256 one = _mm256_set1_ps(1.0f), outer = _mm256_set1_ps(-2 * 0.797884561f),
                  inner = _mm256_set1_ps(-2 * 0.797884561f * 0.044715f);
@@ -67,7 +67,7 @@ static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
-static void f32_to_f16(uint16_t *out, const float *x, size_t n)
+static void avx2_f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -76,7 +76,7 @@ static void f32_to_f16(uint16_t *out, const float *x, size_t n)
     for (; i < n; i++) out[i] = rf_f32_to_f16(x[i]);
 }
 
-static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
+static void avx2_bf16_to_f32(float *out, const uint16_t *x, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -87,7 +87,7 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     for (; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
 }
 
-static size_t first_above(const float *x, size_t n, float threshold)
+static size_t avx2_first_above(const float *x, size_t n, float threshold)
 {
     __m256 bound = _mm256_set1_ps(threshold);
     size_t i = 0;
@@ -105,12 +105,12 @@ static size_t first_above(const float *x, size_t n, float threshold)
 
 void rf_avx2_init_rows(struct rf_kernels *kernels)
 {
-    kernels->rms_norm = rms_norm;
-    kernels->silu_gate = silu_gate;
-    kernels->gelu_gate = gelu_gate;
-    kernels->f32_to_f16 = f32_to_f16;
-    kernels->bf16_to_f32 = bf16_to_f32;
-    kernels->first_above = first_above;
+    kernels->rms_norm = avx2_rms_norm;
+    kernels->silu_gate = avx2_silu_gate;
+    kernels->gelu_gate = avx2_gelu_gate;
+    kernels->f32_to_f16 = avx2_f32_to_f16;
+    kernels->bf16_to_f32 = avx2_bf16_to_f32;
+    kernels->first_above = avx2_first_above;
     kernels->read_streams = read_streams;
 }
 

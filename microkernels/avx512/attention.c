@@ -16,14 +16,14 @@ enum {
     ROWS_AHEAD = 48   /* prefetch distance in rows of V */
 };
 
-INLINE __m512 load16(const uint16_t *from)
+INLINE __m512 avx512_f16_load16(const uint16_t *from)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
 }
 
 /* Scores of nq queries over `blocks` K blocks from block b. */
-INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
-                   float (*score)[RF_ATTENTION_CHUNK], int nq, int blocks)
+INLINE void avx512_f16_scores(const struct rf_attention_args *args, size_t i, size_t b,
+                              float (*score)[RF_ATTENTION_CHUNK], int nq, int blocks)
 {
     size_t dim = args->head_dim;
     const uint16_t *k = args->k + b * RF_KV_BLOCK * dim;
@@ -38,7 +38,7 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
 #pragma GCC unroll 4
         for (int s = 0; s < blocks; s++) {
             const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
-            keys[s] = load16(at);
+            keys[s] = avx512_f16_load16(at);
             if (j % 2 == 0)
                 _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
         }
@@ -60,7 +60,8 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
 }
 
 /* Replaces scores by weights exp(s - max), with zeros from `visible` to `padded`. */
-static void soften(float *score, size_t visible, size_t padded, float *max_out, float *sum_out)
+static void avx512_f16_soften(float *score, size_t visible, size_t padded, float *max_out,
+                              float *sum_out)
 {
     __m512 max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     for (size_t p = 0; p < visible; p += 16) {
@@ -80,8 +81,8 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
 }
 
 /* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
-INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
-                   float (*score)[RF_ATTENTION_CHUNK], size_t limit, int nq, int lanes)
+INLINE void avx512_f16_values(const struct rf_attention_args *args, size_t i, size_t d,
+                              float (*score)[RF_ATTENTION_CHUNK], size_t limit, int nq, int lanes)
 {
     size_t stride = rf_padded(args->head_dim);
     const uint16_t *v = args->v + d;
@@ -91,7 +92,7 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
     for (size_t p = 0; p < limit; p++) {
         __m512 row[VALUE_LANES];
 #pragma GCC unroll 4
-        for (int s = 0; s < lanes; s++) row[s] = load16(v + p * stride + (size_t)s * 16);
+        for (int s = 0; s < lanes; s++) row[s] = avx512_f16_load16(v + p * stride + (size_t)s * 16);
 #pragma GCC unroll 2
         for (int s = 0; s < lanes; s += 2)
             _mm_prefetch((const char *)(v + (p + ROWS_AHEAD) * stride + (size_t)s * 16),
@@ -112,7 +113,7 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
                              acc[a * lanes + s]);
 }
 
-INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
+INLINE void avx512_f16_queries(const struct rf_attention_args *args, size_t i, int nq)
 {
     float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
     size_t limit = 0, padded = rf_padded(args->head_dim);
@@ -121,36 +122,36 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
             limit = (size_t)args->visible[i + (size_t)a];
     size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK, b = 0;
     for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS)
-        scores(args, i, b, score, nq, SCORE_BLOCKS);
-    for (; b < blocks; b++) scores(args, i, b, score, nq, 1);
+        avx512_f16_scores(args, i, b, score, nq, SCORE_BLOCKS);
+    for (; b < blocks; b++) avx512_f16_scores(args, i, b, score, nq, 1);
     for (int a = 0; a < nq; a++) {
         size_t first = args->first ? (size_t)args->first[i + (size_t)a] : 0;
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
         rf_limit_scores(score[a], blocks * RF_KV_BLOCK, first, 1.0f, args->cap);
-        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail,
-               tail + 1);
+        avx512_f16_soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK,
+                          tail, tail + 1);
     }
     size_t d = 0;
     for (; d + VALUE_LANES * 16 <= padded; d += VALUE_LANES * 16)
-        values(args, i, d, score, limit, nq, VALUE_LANES);
-    for (; d < padded; d += 16) values(args, i, d, score, limit, nq, 1);
+        avx512_f16_values(args, i, d, score, limit, nq, VALUE_LANES);
+    for (; d < padded; d += 16) avx512_f16_values(args, i, d, score, limit, nq, 1);
 }
 
-static void attention_f16(const struct rf_attention_args *args)
+static void avx512_attention_f16(const struct rf_attention_args *args)
 {
     size_t i = 0;
-    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES);
+    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) avx512_f16_queries(args, i, MAX_QUERIES);
     switch (args->n_q - i) {
-    case 1: queries(args, i, 1); break;
-    case 2: queries(args, i, 2); break;
-    case 3: queries(args, i, 3); break;
-    case 4: queries(args, i, 4); break;
-    case 5: queries(args, i, 5); break;
+    case 1: avx512_f16_queries(args, i, 1); break;
+    case 2: avx512_f16_queries(args, i, 2); break;
+    case 3: avx512_f16_queries(args, i, 3); break;
+    case 4: avx512_f16_queries(args, i, 4); break;
+    case 5: avx512_f16_queries(args, i, 5); break;
     default: break;
     }
 }
 
 void rf_avx512_init_attention(struct rf_kernels *kernels)
 {
-    kernels->attention_f16 = attention_f16;
+    kernels->attention_f16 = avx512_attention_f16;
 }

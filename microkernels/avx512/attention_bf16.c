@@ -30,13 +30,13 @@ INLINE __m512bh pair_of(const uint16_t *two)
     return (__m512bh)_mm512_set1_epi32(pair);
 }
 
-INLINE __m256i load16(const uint16_t *from)
+INLINE __m256i avx512_bf16_load16(const uint16_t *from)
 {
     return _mm256_loadu_si256((const __m256i *)from);
 }
 
 /* Rounds n elements of a query, with a zero after an odd number. */
-static void round_query(uint16_t *out, const float *q, size_t n)
+static void avx512_bf16_round_query(uint16_t *out, const float *q, size_t n)
 {
     for (size_t j = 0; j < n; j += 16)
         _mm256_store_si256((__m256i *)(out + j), (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(
@@ -45,8 +45,8 @@ static void round_query(uint16_t *out, const float *q, size_t n)
 
 /* Adds to the scores of nq queries over `blocks` K blocks from block b the products of the n
  * elements from `first`. */
-INLINE void scores(const struct rf_attention_args *args, struct tile_state *tile, size_t b,
-                   size_t first, size_t n, int nq, int blocks)
+INLINE void avx512_bf16_scores(const struct rf_attention_args *args, struct tile_state *tile,
+                               size_t b, size_t first, size_t n, int nq, int blocks)
 {
     size_t dim = args->head_dim;
     const uint16_t *k = args->k + (b * dim + first) * RF_KV_BLOCK;
@@ -63,8 +63,9 @@ INLINE void scores(const struct rf_attention_args *args, struct tile_state *tile
 #pragma GCC unroll 4
         for (int s = 0; s < blocks; s++) {
             const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
-            keys[s] = (__m512bh)pairs(load16(at), j + 1 < n ? load16(at + RF_KV_BLOCK)
-                                                            : _mm256_setzero_si256());
+            keys[s] = (__m512bh)pairs(avx512_bf16_load16(at),
+                                      j + 1 < n ? avx512_bf16_load16(at + RF_KV_BLOCK)
+                                                : _mm256_setzero_si256());
             _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
         }
 #pragma GCC unroll 6
@@ -83,8 +84,8 @@ INLINE void scores(const struct rf_attention_args *args, struct tile_state *tile
 }
 
 /* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
-INLINE void values(const struct rf_attention_args *args, const struct tile_state *tile, size_t i,
-                   size_t d, size_t limit, int nq, int lanes)
+INLINE void avx512_bf16_values(const struct rf_attention_args *args, const struct tile_state *tile,
+                               size_t i, size_t d, size_t limit, int nq, int lanes)
 {
     size_t stride = rf_padded(args->head_dim);
     __m512 acc[MAX_QUERIES * VALUE_LANES];
@@ -96,8 +97,9 @@ INLINE void values(const struct rf_attention_args *args, const struct tile_state
 #pragma GCC unroll 4
         for (int s = 0; s < lanes; s++) {
             const uint16_t *at = v + (size_t)s * 16;
-            rows[s] = (__m512bh)pairs(load16(at),
-                                      p + 1 < limit ? load16(at + stride) : _mm256_setzero_si256());
+            rows[s] = (__m512bh)pairs(avx512_bf16_load16(at), p + 1 < limit
+                                                                  ? avx512_bf16_load16(at + stride)
+                                                                  : _mm256_setzero_si256());
             _mm_prefetch((const char *)(at + ((size_t)(s % 2) + ROWS_AHEAD) * stride), _MM_HINT_T1);
         }
 #pragma GCC unroll 6
@@ -116,7 +118,7 @@ INLINE void values(const struct rf_attention_args *args, const struct tile_state
                              acc[a * lanes + s]);
 }
 
-INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
+INLINE void avx512_bf16_queries(const struct rf_attention_args *args, size_t i, int nq)
 {
     struct tile_state tile;
     size_t limit = 0, dim = args->head_dim, padded = rf_padded(dim);
@@ -126,10 +128,11 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
     size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     for (size_t j = 0; j < dim; j += SLAB) {
         size_t n = dim - j < SLAB ? dim - j : SLAB, b = 0;
-        for (int a = 0; a < nq; a++) round_query(tile.q[a], args->q[i + (size_t)a] + j, n);
+        for (int a = 0; a < nq; a++)
+            avx512_bf16_round_query(tile.q[a], args->q[i + (size_t)a] + j, n);
         for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS)
-            scores(args, &tile, b, j, n, nq, SCORE_BLOCKS);
-        for (; b < blocks; b++) scores(args, &tile, b, j, n, nq, 1);
+            avx512_bf16_scores(args, &tile, b, j, n, nq, SCORE_BLOCKS);
+        for (; b < blocks; b++) avx512_bf16_scores(args, &tile, b, j, n, nq, 1);
     }
     for (int a = 0; a < nq; a++) {
         size_t first = args->first ? (size_t)args->first[i + (size_t)a] : 0;
@@ -140,25 +143,26 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
     }
     size_t d = 0;
     for (; d + VALUE_LANES * 16 <= padded; d += VALUE_LANES * 16)
-        values(args, &tile, i, d, limit, nq, VALUE_LANES);
-    for (; d < padded; d += 16) values(args, &tile, i, d, limit, nq, 1);
+        avx512_bf16_values(args, &tile, i, d, limit, nq, VALUE_LANES);
+    for (; d < padded; d += 16) avx512_bf16_values(args, &tile, i, d, limit, nq, 1);
 }
 
-static void attention_bf16(const struct rf_attention_args *args)
+static void avx512_attention_bf16(const struct rf_attention_args *args)
 {
     size_t i = 0;
-    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES);
+    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES)
+        avx512_bf16_queries(args, i, MAX_QUERIES);
     switch (args->n_q - i) {
-    case 1: queries(args, i, 1); break;
-    case 2: queries(args, i, 2); break;
-    case 3: queries(args, i, 3); break;
-    case 4: queries(args, i, 4); break;
-    case 5: queries(args, i, 5); break;
+    case 1: avx512_bf16_queries(args, i, 1); break;
+    case 2: avx512_bf16_queries(args, i, 2); break;
+    case 3: avx512_bf16_queries(args, i, 3); break;
+    case 4: avx512_bf16_queries(args, i, 4); break;
+    case 5: avx512_bf16_queries(args, i, 5); break;
     default: break;
     }
 }
 
 void rf_avx512_init_attention_bf16(struct rf_kernels *kernels)
 {
-    kernels->attention_bf16 = attention_bf16;
+    kernels->attention_bf16 = avx512_attention_bf16;
 }

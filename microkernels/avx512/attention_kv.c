@@ -1,6 +1,7 @@
 /* Attention over quantised groups with vpdpbusd. */
 enum { TOGETHER = 48, COLUMNS_ROOM = 96 * 1024 };
 
+#define RF_NAMED(kernel) avx512_##kernel
 #include "microkernels/avx512/attention_kv_rows.h"
 
 #include "microkernels/avx512/tier.h"
@@ -59,5 +60,5 @@ APART static void kv_products(const uint8_t *codes, const struct column *columns
 
 void rf_avx512_init_attention_kv(struct rf_kernels *kernels)
 {
-    kernels->attention_kv = attention_kv;
+    kernels->attention_kv = avx512_attention_kv;
 }

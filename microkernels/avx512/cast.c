@@ -1,3 +1,5 @@
+/* Casts of weights, compiled for AVX-512. */
+#define RF_NAMED(kernel) avx512_##kernel
 #include "microkernels/cast.h"
 
 #include "microkernels/avx512/tier.h"

@@ -22,15 +22,15 @@ INLINE __m512i broadcast(const int8_t *q, int v)
 
 /* Hides from the compiler where a pointer points. Otherwise it moves loads into registers that a
  * loop does not have to spare, and spills them. */
-INLINE float *opaque(float *memory)
+INLINE float *avx512_panels_opaque(float *memory)
 {
     __asm__("" : "+r"(memory));
     return memory;
 }
 
 /* Panels first, first + step, ... (np of them) times rows i .. i + nr - 1. */
-INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first,
-                 size_t step, size_t i, int np, int nr, int prefetch)
+INLINE void avx512_panels_tile(const struct rf_linear_args *args, enum rf_format format,
+                               size_t first, size_t step, size_t i, int np, int nr, int prefetch)
 {
     size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k),
            block_bytes = rf_panel_layout(format)->block_bytes;
@@ -41,7 +41,7 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
                   *scales_at = codes_at + blocks * block_bytes;
     _Alignas(64) uint8_t numbers[MAX_PANELS][256];
     _Alignas(64) float memory[MAX_TILE * 16];
-    float *kept = opaque(memory);
+    float *kept = avx512_panels_opaque(memory);
     __m512 acc[8];
 
 #pragma GCC unroll 16
@@ -126,51 +126,52 @@ typedef void walk_fn(const struct rf_linear_args *args, size_t first, size_t ste
                      size_t n, int prefetch);
 
 /* One panel: the rest where two or four panels are handled at once. */
-INLINE void walk_1(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t i,
-                   size_t n, int prefetch)
+INLINE void avx512_panels_walk_1(const struct rf_linear_args *args, enum rf_format format,
+                                 size_t first, size_t i, size_t n, int prefetch)
 {
-    for (; n >= 4; n -= 4, i += 4) tile(args, format, first, 1, i, 1, 4, prefetch);
+    for (; n >= 4; n -= 4, i += 4) avx512_panels_tile(args, format, first, 1, i, 1, 4, prefetch);
     if (n >= 2) {
-        tile(args, format, first, 1, i, 1, 2, prefetch);
+        avx512_panels_tile(args, format, first, 1, i, 1, 2, prefetch);
         n -= 2;
         i += 2;
     }
-    if (n) tile(args, format, first, 1, i, 1, 1, prefetch);
+    if (n) avx512_panels_tile(args, format, first, 1, i, 1, 1, prefetch);
 }
 
 /* Two panels and up to 8 rows. */
-INLINE void walk_2(const struct rf_linear_args *args, enum rf_format format, size_t first,
-                   size_t step, size_t i, size_t n, int prefetch)
+INLINE void avx512_panels_walk_2(const struct rf_linear_args *args, enum rf_format format,
+                                 size_t first, size_t step, size_t i, size_t n, int prefetch)
 {
     switch (n) {
-    case 1: tile(args, format, first, step, i, 2, 1, prefetch); break;
-    case 2: tile(args, format, first, step, i, 2, 2, prefetch); break;
-    case 3: tile(args, format, first, step, i, 2, 3, prefetch); break;
-    case 4: tile(args, format, first, step, i, 2, 4, prefetch); break;
-    case 5: tile(args, format, first, step, i, 2, 5, prefetch); break;
-    case 6: tile(args, format, first, step, i, 2, 6, prefetch); break;
-    case 7: tile(args, format, first, step, i, 2, 7, prefetch); break;
-    case 8: tile(args, format, first, step, i, 2, 8, prefetch); break;
+    case 1: avx512_panels_tile(args, format, first, step, i, 2, 1, prefetch); break;
+    case 2: avx512_panels_tile(args, format, first, step, i, 2, 2, prefetch); break;
+    case 3: avx512_panels_tile(args, format, first, step, i, 2, 3, prefetch); break;
+    case 4: avx512_panels_tile(args, format, first, step, i, 2, 4, prefetch); break;
+    case 5: avx512_panels_tile(args, format, first, step, i, 2, 5, prefetch); break;
+    case 6: avx512_panels_tile(args, format, first, step, i, 2, 6, prefetch); break;
+    case 7: avx512_panels_tile(args, format, first, step, i, 2, 7, prefetch); break;
+    case 8: avx512_panels_tile(args, format, first, step, i, 2, 8, prefetch); break;
     default: break;
     }
 }
 
 /* Four panels and up to 4 rows. */
-INLINE void walk_4(const struct rf_linear_args *args, enum rf_format format, size_t first,
-                   size_t step, size_t i, size_t n, int prefetch)
+INLINE void avx512_panels_walk_4(const struct rf_linear_args *args, enum rf_format format,
+                                 size_t first, size_t step, size_t i, size_t n, int prefetch)
 {
     switch (n) {
-    case 1: tile(args, format, first, step, i, 4, 1, prefetch); break;
-    case 2: tile(args, format, first, step, i, 4, 2, prefetch); break;
-    case 3: tile(args, format, first, step, i, 4, 3, prefetch); break;
-    case 4: tile(args, format, first, step, i, 4, 4, prefetch); break;
+    case 1: avx512_panels_tile(args, format, first, step, i, 4, 1, prefetch); break;
+    case 2: avx512_panels_tile(args, format, first, step, i, 4, 2, prefetch); break;
+    case 3: avx512_panels_tile(args, format, first, step, i, 4, 3, prefetch); break;
+    case 4: avx512_panels_tile(args, format, first, step, i, 4, 4, prefetch); break;
     default: break;
     }
 }
 
 /* Up to 16 rows: the decoding shape. Panels are cut into np parts, each read from end to end. Rows
  * after the first eight find the weights in a cache. */
-static void stream(const struct rf_linear_args *args, walk_fn *walk, size_t np, walk_fn *walk_alone)
+static void avx512_panels_stream(const struct rf_linear_args *args, walk_fn *walk, size_t np,
+                                 walk_fn *walk_alone)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / np;
     size_t n = args->n < 8 ? args->n : 8, more = args->n - n;
@@ -182,7 +183,8 @@ static void stream(const struct rf_linear_args *args, walk_fn *walk, size_t np, 
 }
 
 /* The prompt shape: eight rows of activations stay in the L1 cache while all panels pass. */
-static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_fn *walk_alone)
+static void avx512_panels_block(const struct rf_linear_args *args, walk_fn *walk_by_two,
+                                walk_fn *walk_alone)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
     for (size_t i = 0; i < args->n; i += 8) {
@@ -192,36 +194,38 @@ static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_
     }
 }
 
-#define LINEAR(name, FORMAT, ...)                                                               \
-    static void linear_##name##_1(const struct rf_linear_args *args, size_t first, size_t step, \
-                                  size_t i, size_t n, int prefetch)                             \
-    {                                                                                           \
-        (void)step;                                                                             \
-        walk_1(args, RF_FORMAT_##FORMAT, first, i, n, prefetch);                                \
-    }                                                                                           \
-    static void linear_##name##_2(const struct rf_linear_args *args, size_t first, size_t step, \
-                                  size_t i, size_t n, int prefetch)                             \
-    {                                                                                           \
-        walk_2(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                          \
-    }                                                                                           \
-    static void linear_##name##_4(const struct rf_linear_args *args, size_t first, size_t step, \
-                                  size_t i, size_t n, int prefetch)                             \
-    {                                                                                           \
-        walk_4(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                          \
-    }                                                                                           \
-    static void linear_##name(const struct rf_linear_args *args)                                \
-    {                                                                                           \
-        if (args->n <= 4)                                                                       \
-            stream(args, linear_##name##_4, 4, linear_##name##_1);                              \
-        else if (args->n <= 16)                                                                 \
-            stream(args, linear_##name##_2, 2, linear_##name##_1);                              \
-        else                                                                                    \
-            block(args, linear_##name##_2, linear_##name##_1);                                  \
+#define LINEAR(name, FORMAT, ...)                                                                \
+    static void avx512_linear_##name##_a8_1(const struct rf_linear_args *args, size_t first,     \
+                                            size_t step, size_t i, size_t n, int prefetch)       \
+    {                                                                                            \
+        (void)step;                                                                              \
+        avx512_panels_walk_1(args, RF_FORMAT_##FORMAT, first, i, n, prefetch);                   \
+    }                                                                                            \
+    static void avx512_linear_##name##_a8_2(const struct rf_linear_args *args, size_t first,     \
+                                            size_t step, size_t i, size_t n, int prefetch)       \
+    {                                                                                            \
+        avx512_panels_walk_2(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);             \
+    }                                                                                            \
+    static void avx512_linear_##name##_a8_4(const struct rf_linear_args *args, size_t first,     \
+                                            size_t step, size_t i, size_t n, int prefetch)       \
+    {                                                                                            \
+        avx512_panels_walk_4(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);             \
+    }                                                                                            \
+    static void avx512_linear_##name##_a8(const struct rf_linear_args *args)                     \
+    {                                                                                            \
+        if (args->n <= 4)                                                                        \
+            avx512_panels_stream(args, avx512_linear_##name##_a8_4, 4,                           \
+                                 avx512_linear_##name##_a8_1);                                   \
+        else if (args->n <= 16)                                                                  \
+            avx512_panels_stream(args, avx512_linear_##name##_a8_2, 2,                           \
+                                 avx512_linear_##name##_a8_1);                                   \
+        else                                                                                     \
+            avx512_panels_block(args, avx512_linear_##name##_a8_2, avx512_linear_##name##_a8_1); \
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
 rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT] = {
-#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = linear_##name,
+#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = avx512_linear_##name##_a8,
     RF_EACH_PANEL_FORMAT(ENTRY)
 #undef ENTRY
 };

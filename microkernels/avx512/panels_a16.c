@@ -20,21 +20,21 @@ enum {
     PREFETCH = 4096                   /* prefetch distance in bytes of codes */
 };
 
-INLINE void prefetch(const uint8_t *codes, size_t bytes)
+INLINE void avx512_a16_prefetch(const uint8_t *codes, size_t bytes)
 {
     for (size_t line = 0; line < bytes; line += 64)
         _mm_prefetch((const char *)codes + PREFETCH + line, _MM_HINT_T1);
 }
 
 /* Groups of a block: one of 32 values, or two of 16. */
-INLINE int groups_of(enum rf_format format)
+INLINE int avx512_a16_groups_of(enum rf_format format)
 {
     return is_by_16(format) ? 2 : 1;
 }
 
 /* scales_of, with minimums that are multiplied by sums of values. */
-INLINE struct scales scales_for(enum rf_format format, const uint8_t *unit, size_t t,
-                                const uint8_t *numbers)
+INLINE struct scales avx512_a16_scales_for(enum rf_format format, const uint8_t *unit, size_t t,
+                                           const uint8_t *numbers)
 {
     struct scales scales = scales_of(format, unit, t, numbers);
     if (format == RF_FORMAT_Q8_K)
@@ -45,8 +45,8 @@ INLINE struct scales scales_for(enum rf_format format, const uint8_t *unit, size
 }
 
 /* acc + the products of group g of a block, scaled, + its minimum. */
-INLINE __m512 fold(enum rf_format format, __m512 acc, __m512i sum, const struct scales *scales,
-                   int g, const struct rf_a16_split *x)
+INLINE __m512 avx512_a16_fold(enum rf_format format, __m512 acc, __m512i sum,
+                              const struct scales *scales, int g, const struct rf_a16_split *x)
 {
     acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(x->d)),
                           scales->s[g], acc);
@@ -57,7 +57,7 @@ INLINE __m512 fold(enum rf_format format, __m512 acc, __m512i sum, const struct 
 
 /* Hides from the compiler where rows are. Otherwise it keeps what panels have in common of them in
  * registers that a loop does not have to spare, and spills others. */
-INLINE const struct rf_a16_split *opaque(const struct rf_a16_split *x)
+INLINE const struct rf_a16_split *avx512_a16_opaque(const struct rf_a16_split *x)
 {
     __asm__("" : "+r"(x));
     return x;
@@ -65,7 +65,7 @@ INLINE const struct rf_a16_split *opaque(const struct rf_a16_split *x)
 
 /* sum + the products of four codes and four bytes in each lane. In assembly, because gcc would copy
  * every sum to another register and back. */
-INLINE __m512i add_products(__m512i sum, __m512i codes, const int8_t *bytes, size_t v)
+INLINE __m512i avx512_a16_add_products(__m512i sum, __m512i codes, const int8_t *bytes, size_t v)
 {
     int32_t four;
     memcpy(&four, bytes + 4 * v, sizeof four);
@@ -78,13 +78,13 @@ INLINE __m512i add_products(__m512i sum, __m512i codes, const int8_t *bytes, siz
 }
 
 /* 256 high + low. */
-INLINE __m512i join(__m512i high, __m512i low)
+INLINE __m512i avx512_a16_join(__m512i high, __m512i low)
 {
     return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
 }
 
 /* What group g's sums begin with: -offset times the sum of the row's integers. */
-INLINE __m512i start_of(enum rf_format format, const struct rf_a16_split *x, int g)
+INLINE __m512i avx512_a16_start_of(enum rf_format format, const struct rf_a16_split *x, int g)
 {
     int32_t sum = is_by_16(format) ? x->sum[g] : x->sum[0] + x->sum[1];
     return _mm512_set1_epi32(-rf_panel_layout(format)->offset * sum);
@@ -92,25 +92,26 @@ INLINE __m512i start_of(enum rf_format format, const struct rf_a16_split *x, int
 
 /* Adds a block of np panels, `gap` bytes apart, times nr rows, `stride` blocks apart, to acc,
  * [panel][row]. `form`: how codes lie, as in panels of this format. */
-INLINE void add_block(enum rf_format format, enum rf_format form, const uint8_t *codes, size_t gap,
-                      const struct scales *scales, const struct rf_a16_split *x, size_t stride,
-                      int np, int nr, __m512 *acc)
+INLINE void avx512_a16_add_block(enum rf_format format, enum rf_format form, const uint8_t *codes,
+                                 size_t gap, const struct scales *scales,
+                                 const struct rf_a16_split *x, size_t stride, int np, int nr,
+                                 __m512 *acc)
 {
     __m512i high[MAX_TILE], low[MAX_TILE];
 #pragma GCC unroll 2
-    for (int g = 0; g < groups_of(format); g++) {
-        int parts = 4 / groups_of(format);
+    for (int g = 0; g < avx512_a16_groups_of(format); g++) {
+        int parts = 4 / avx512_a16_groups_of(format);
 #pragma GCC unroll 8
         for (int t = 0; t < np * nr; t++) {
             high[t] = _mm512_setzero_si512();
-            low[t] = start_of(format, x + (size_t)(t % nr) * stride, g);
+            low[t] = avx512_a16_start_of(format, x + (size_t)(t % nr) * stride, g);
         }
 #pragma GCC unroll 4
         for (int j = g * parts; j < (g + 1) * parts; j++)
 #pragma GCC unroll 4
             for (int p = 0; p < np; p++) {
                 __m512i pair[2];
-                x = opaque(x);
+                x = avx512_a16_opaque(x);
                 decode(form, codes + (size_t)p * gap, j, pair);
 #pragma GCC unroll 8
                 for (int a = 0; a < nr; a++)
@@ -118,20 +119,22 @@ INLINE void add_block(enum rf_format format, enum rf_format form, const uint8_t 
                     for (int v = 0; v < 2; v++) {
                         const struct rf_a16_split *row = x + (size_t)a * stride;
                         int t = p * nr + a;
-                        high[t] = add_products(high[t], pair[v], row->high, (size_t)(2 * j + v));
-                        low[t] = add_products(low[t], pair[v], row->low, (size_t)(2 * j + v));
+                        high[t] = avx512_a16_add_products(high[t], pair[v], row->high,
+                                                          (size_t)(2 * j + v));
+                        low[t] =
+                            avx512_a16_add_products(low[t], pair[v], row->low, (size_t)(2 * j + v));
                     }
             }
 #pragma GCC unroll 8
         for (int t = 0; t < np * nr; t++)
-            acc[t] = fold(format, acc[t], join(high[t], low[t]), &scales[t / nr], g,
-                          x + (size_t)(t % nr) * stride);
+            acc[t] = avx512_a16_fold(format, acc[t], avx512_a16_join(high[t], low[t]),
+                                     &scales[t / nr], g, x + (size_t)(t % nr) * stride);
     }
 }
 
 /* Panels first, first + step, ... (np of them) times nr rows. */
-INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first,
-                 size_t step, int np, int nr)
+INLINE void avx512_a16_tile(const struct rf_linear_args *args, enum rf_format format, size_t first,
+                            size_t step, int np, int nr)
 {
     size_t blocks = args->k / RF_BLOCK, gap = step * args->ldw, stride = rf_a16_stride(args->k),
            block_bytes = rf_panel_layout(format)->block_bytes,
@@ -149,11 +152,11 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
         for (int p = 0; p < np; p++) {
             const uint8_t *unit =
                 scales_at + (size_t)p * gap + (is_super(format) ? block / 8 : block) * scale_bytes;
-            prefetch(codes + (size_t)p * gap, block_bytes);
+            avx512_a16_prefetch(codes + (size_t)p * gap, block_bytes);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
-            scales[p] = scales_for(format, unit, block % 8, numbers[p]);
+            scales[p] = avx512_a16_scales_for(format, unit, block % 8, numbers[p]);
         }
-        add_block(format, format, codes, gap, scales, x, stride, np, nr, acc);
+        avx512_a16_add_block(format, format, codes, gap, scales, x, stride, np, nr, acc);
     }
 #pragma GCC unroll 8
     for (int t = 0; t < np * nr; t++)
@@ -161,11 +164,12 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 }
 
 /* All panels times nr <= FEW_ROWS rows. Panels are cut into np parts, each read from end to end. */
-INLINE void stream(const struct rf_linear_args *args, enum rf_format format, int np, int nr)
+INLINE void avx512_a16_stream(const struct rf_linear_args *args, enum rf_format format, int np,
+                              int nr)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / (size_t)np;
-    for (size_t p = 0; p < part; p++) tile(args, format, p, part, np, nr);
-    for (size_t p = part * (size_t)np; p < panels; p++) tile(args, format, p, 1, 1, nr);
+    for (size_t p = 0; p < part; p++) avx512_a16_tile(args, format, p, part, np, nr);
+    for (size_t p = part * (size_t)np; p < panels; p++) avx512_a16_tile(args, format, p, 1, 1, nr);
 }
 
 /* A chunk of k of a panel with codes of a byte, which lie as in panels of Q8_0. */
@@ -175,8 +179,8 @@ struct chunk {
 };
 
 /* Decodes blocks begin .. end - 1 of a panel. */
-INLINE void decode_chunk(enum rf_format format, const uint8_t *panel, size_t k, size_t begin,
-                         size_t end, struct chunk *chunk)
+INLINE void avx512_a16_decode_chunk(enum rf_format format, const uint8_t *panel, size_t k,
+                                    size_t begin, size_t end, struct chunk *chunk)
 {
     size_t block_bytes = rf_panel_layout(format)->block_bytes,
            scale_bytes = rf_panel_layout(format)->scale_bytes;
@@ -185,8 +189,8 @@ INLINE void decode_chunk(enum rf_format format, const uint8_t *panel, size_t k, 
     if (format == RF_FORMAT_Q4_K) unpack_q4k(scales_at + begin / 8 * scale_bytes, numbers);
     for (size_t block = begin; block < end; block++) {
         const uint8_t *unit = scales_at + (is_super(format) ? block / 8 : block) * scale_bytes;
-        prefetch(panel + block * block_bytes, block_bytes);
-        chunk->scales[block - begin] = scales_for(format, unit, block % 8, numbers);
+        avx512_a16_prefetch(panel + block * block_bytes, block_bytes);
+        chunk->scales[block - begin] = avx512_a16_scales_for(format, unit, block % 8, numbers);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++)
             decode(format, panel + block * block_bytes, j, &chunk->codes[block - begin][2 * j]);
@@ -194,42 +198,44 @@ INLINE void decode_chunk(enum rf_format format, const uint8_t *panel, size_t k, 
 }
 
 /* nr rows times a chunk of so many blocks. `first`: the sums begin with it. */
-INLINE void chunk_tile(enum rf_format format, const struct chunk *chunk, size_t blocks,
-                       const struct rf_a16_split *x, size_t stride, int nr, int first,
-                       float (*sums)[RF_PANEL_ROWS])
+INLINE void avx512_a16_chunk_tile(enum rf_format format, const struct chunk *chunk, size_t blocks,
+                                  const struct rf_a16_split *x, size_t stride, int nr, int first,
+                                  float (*sums)[RF_PANEL_ROWS])
 {
     __m512 acc[MAX_TILE];
 #pragma GCC unroll 8
     for (int t = 0; t < nr; t++) acc[t] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums[t]);
     for (size_t block = 0; block < blocks; block++)
-        add_block(format, RF_FORMAT_Q8_0, (const uint8_t *)chunk->codes[block], 0,
-                  &chunk->scales[block], x + block, stride, 1, nr, acc);
+        avx512_a16_add_block(format, RF_FORMAT_Q8_0, (const uint8_t *)chunk->codes[block], 0,
+                             &chunk->scales[block], x + block, stride, 1, nr, acc);
 #pragma GCC unroll 8
     for (int t = 0; t < nr; t++) _mm512_store_ps(sums[t], acc[t]);
 }
 
 /* n <= FEW_ROWS rows times a chunk. */
-INLINE void chunk_rows(enum rf_format format, const struct chunk *chunk, size_t blocks,
-                       const struct rf_a16_split *x, size_t stride, size_t n, int first,
-                       float (*sums)[RF_PANEL_ROWS])
+INLINE void avx512_a16_chunk_rows(enum rf_format format, const struct chunk *chunk, size_t blocks,
+                                  const struct rf_a16_split *x, size_t stride, size_t n, int first,
+                                  float (*sums)[RF_PANEL_ROWS])
 {
     switch (n) {
-    case 1: chunk_tile(format, chunk, blocks, x, stride, 1, first, sums); break;
-    case 2: chunk_tile(format, chunk, blocks, x, stride, 2, first, sums); break;
-    case 3: chunk_tile(format, chunk, blocks, x, stride, 3, first, sums); break;
-    case 4: chunk_tile(format, chunk, blocks, x, stride, 4, first, sums); break;
-    case 5: chunk_tile(format, chunk, blocks, x, stride, 5, first, sums); break;
-    case 6: chunk_tile(format, chunk, blocks, x, stride, 6, first, sums); break;
-    case 7: chunk_tile(format, chunk, blocks, x, stride, 7, first, sums); break;
-    case FEW_ROWS: chunk_tile(format, chunk, blocks, x, stride, FEW_ROWS, first, sums); break;
+    case 1: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 1, first, sums); break;
+    case 2: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 2, first, sums); break;
+    case 3: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 3, first, sums); break;
+    case 4: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 4, first, sums); break;
+    case 5: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 5, first, sums); break;
+    case 6: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 6, first, sums); break;
+    case 7: avx512_a16_chunk_tile(format, chunk, blocks, x, stride, 7, first, sums); break;
+    case FEW_ROWS:
+        avx512_a16_chunk_tile(format, chunk, blocks, x, stride, FEW_ROWS, first, sums);
+        break;
     default: break;
     }
 }
 
 /* Panels p .. p + np - 1 times rows i .. i + n - 1, n <= MOST_ROWS. A chunk of the rows stays in
  * the L2 cache for all panels, eight of them in the L1 cache for two. */
-INLINE void multiply_band(const struct rf_linear_args *args, enum rf_format format, size_t p,
-                          size_t np, size_t i, size_t n)
+INLINE void avx512_a16_multiply_band(const struct rf_linear_args *args, enum rf_format format,
+                                     size_t p, size_t np, size_t i, size_t n)
 {
     _Alignas(64) float sums[BAND][MOST_ROWS][RF_PANEL_ROWS];
     struct chunk chunk[2];
@@ -241,11 +247,13 @@ INLINE void multiply_band(const struct rf_linear_args *args, enum rf_format form
         for (size_t first = 0; first < np; first += 2) {
             size_t last = first + 2 < np ? first + 2 : np;
             for (size_t t = first; t < last; t++)
-                decode_chunk(format, panels + t * args->ldw, args->k, begin, end, &chunk[t % 2]);
+                avx512_a16_decode_chunk(format, panels + t * args->ldw, args->k, begin, end,
+                                        &chunk[t % 2]);
             for (size_t a = 0; a < n; a += FEW_ROWS)
                 for (size_t t = first; t < last; t++)
-                    chunk_rows(format, &chunk[t % 2], end - begin, x + a * stride + begin, stride,
-                               n - a < FEW_ROWS ? n - a : FEW_ROWS, begin == 0, sums[t] + a);
+                    avx512_a16_chunk_rows(
+                        format, &chunk[t % 2], end - begin, x + a * stride + begin, stride,
+                        n - a < FEW_ROWS ? n - a : FEW_ROWS, begin == 0, sums[t] + a);
         }
     }
     for (size_t t = 0; t < np; t++)
@@ -253,39 +261,39 @@ INLINE void multiply_band(const struct rf_linear_args *args, enum rf_format form
 }
 
 /* Any number of rows. */
-INLINE void walk(const struct rf_linear_args *args, enum rf_format format)
+INLINE void avx512_a16_walk(const struct rf_linear_args *args, enum rf_format format)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
     for (size_t i = 0; i < args->n; i += MOST_ROWS)
         for (size_t p = 0; p < panels; p += BAND)
-            multiply_band(args, format, p, panels - p < BAND ? panels - p : BAND, i,
-                          args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
+            avx512_a16_multiply_band(args, format, p, panels - p < BAND ? panels - p : BAND, i,
+                                     args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
-#define LINEAR(name, FORMAT, ...)                                            \
-    static void linear_##name##_a16(const struct rf_linear_args *args)       \
-    {                                                                        \
-        switch (args->n) {                                                   \
-        case 1: stream(args, RF_FORMAT_##FORMAT, 2, 1); break;               \
-        case 2: stream(args, RF_FORMAT_##FORMAT, 2, 2); break;               \
-        case 3: stream(args, RF_FORMAT_##FORMAT, 2, 3); break;               \
-        case 4: stream(args, RF_FORMAT_##FORMAT, 2, 4); break;               \
-        case 5: stream(args, RF_FORMAT_##FORMAT, 1, 5); break;               \
-        case 6: stream(args, RF_FORMAT_##FORMAT, 1, 6); break;               \
-        case 7: stream(args, RF_FORMAT_##FORMAT, 1, 7); break;               \
-        case FEW_ROWS: stream(args, RF_FORMAT_##FORMAT, 1, FEW_ROWS); break; \
-        default: walk(args, RF_FORMAT_##FORMAT); break;                      \
-        }                                                                    \
+#define LINEAR(name, FORMAT, ...)                                                       \
+    static void avx512_linear_##name##_a16(const struct rf_linear_args *args)           \
+    {                                                                                   \
+        switch (args->n) {                                                              \
+        case 1: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 2, 1); break;               \
+        case 2: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 2, 2); break;               \
+        case 3: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 2, 3); break;               \
+        case 4: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 2, 4); break;               \
+        case 5: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 1, 5); break;               \
+        case 6: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 1, 6); break;               \
+        case 7: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 1, 7); break;               \
+        case FEW_ROWS: avx512_a16_stream(args, RF_FORMAT_##FORMAT, 1, FEW_ROWS); break; \
+        default: avx512_a16_walk(args, RF_FORMAT_##FORMAT); break;                      \
+        }                                                                               \
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
 rf_linear_fn *const rf_avx512_linear_panels_a16[RF_FORMAT_COUNT] = {
-#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = linear_##name##_a16,
+#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = avx512_linear_##name##_a16,
     RF_EACH_PANEL_FORMAT(ENTRY)
 #undef ENTRY
 };
 
-static size_t packed_bytes(size_t n, size_t k)
+static size_t avx512_packed_bytes_a16(size_t n, size_t k)
 {
     return n * rf_a16_stride(k) * sizeof(struct rf_a16_split);
 }
@@ -317,7 +325,7 @@ void rf_avx512_pack_a16(const struct rf_pack_args *args)
 
 void rf_avx512_init_panels_a16(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes[RF_OPERAND_A16] = packed_bytes;
+    kernels->packed_bytes[RF_OPERAND_A16] = avx512_packed_bytes_a16;
     kernels->pack[RF_OPERAND_A16] = rf_avx512_pack_a16;
     for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++)
         kernels->linear_a16[format] = rf_avx512_linear_panels_a16[format];

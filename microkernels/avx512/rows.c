@@ -17,7 +17,7 @@ INLINE line xor_line(line sum, const char *at)
 
 #include "microkernels/read_streams.h"
 
-static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
+static void avx512_rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
     /* Two accumulators of eight doubles; the reference also sums in double. */
     __m512d low = _mm512_setzero_pd(), high = low;
@@ -38,7 +38,7 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     }
 }
 
-static void silu_gate(float *out, const float *gate, const float *up, size_t n)
+static void avx512_silu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     __m512 one = _mm512_set1_ps(1.0f), zero = _mm512_setzero_ps();
     for (size_t i = 0; i < n; i += 16) {
@@ -50,7 +50,7 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
-static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
+static void avx512_gelu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     const __m512 one = _mm512_set1_ps(1.0f), outer = _mm512_set1_ps(-2 * 0.797884561f),
                  inner = _mm512_set1_ps(-2 * 0.797884561f * 0.044715f);
@@ -64,7 +64,7 @@ static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
-static void f32_to_f16(uint16_t *out, const float *x, size_t n)
+static void avx512_f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 mask = rf_mask16(n - i);
@@ -74,7 +74,7 @@ static void f32_to_f16(uint16_t *out, const float *x, size_t n)
     }
 }
 
-static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
+static void avx512_bf16_to_f32(float *out, const uint16_t *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 mask = rf_mask16(n - i);
@@ -84,7 +84,7 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     }
 }
 
-static size_t first_above(const float *x, size_t n, float threshold)
+static size_t avx512_first_above(const float *x, size_t n, float threshold)
 {
     __m512 bound = _mm512_set1_ps(threshold);
     for (size_t i = 0; i < n; i += 64) {
@@ -103,12 +103,12 @@ static size_t first_above(const float *x, size_t n, float threshold)
 
 void rf_avx512_init_rows(struct rf_kernels *kernels)
 {
-    kernels->rms_norm = rms_norm;
-    kernels->silu_gate = silu_gate;
-    kernels->gelu_gate = gelu_gate;
-    kernels->f32_to_f16 = f32_to_f16;
-    kernels->bf16_to_f32 = bf16_to_f32;
-    kernels->first_above = first_above;
+    kernels->rms_norm = avx512_rms_norm;
+    kernels->silu_gate = avx512_silu_gate;
+    kernels->gelu_gate = avx512_gelu_gate;
+    kernels->f32_to_f16 = avx512_f32_to_f16;
+    kernels->bf16_to_f32 = avx512_bf16_to_f32;
+    kernels->first_above = avx512_first_above;
     kernels->read_streams = read_streams;
 }
 

@@ -1,3 +1,4 @@
+/* Weights in panels times 16-bit rows on AVX-VNNI. */
 #include "microkernels/avxvnni/tier.h"
 
 #include "microkernels/avx2/panels_a16.h"

@@ -9,12 +9,14 @@
 #ifdef RF_EVEX_TWIN
 #    define RF_DPBUSD _mm256_dpbusd_epi32
 #    define RF_DPWSSD _mm256_dpwssd_epi32
+#    define RF_NAMED(kernel) avxvnni_evex_##kernel
 #    define rf_avxvnni_init rf_kernels_init_avxvnni_evex
 #    define rf_avxvnni_init_attention_kv rf_avxvnni_evex_init_attention_kv
 #    define rf_avxvnni_init_panels_a16 rf_avxvnni_evex_init_panels_a16
 #else
 #    define RF_DPBUSD _mm256_dpbusd_avx_epi32
 #    define RF_DPWSSD _mm256_dpwssd_avx_epi32
+#    define RF_NAMED(kernel) avxvnni_##kernel
 #    define rf_avxvnni_init rf_kernels_init_avxvnni
 #endif
 

@@ -28,7 +28,7 @@ static void round_vector(struct rounded *to, const float *x, size_t n, const flo
     }
 }
 
-static float exp2_weight(float x)
+static float ref_kv_exp2_weight(float x)
 {
     if (x < RF_KV_LEAST_EXPONENT) x = RF_KV_LEAST_EXPONENT;
     float n = rintf(x), r = x - n;
@@ -39,8 +39,8 @@ static float exp2_weight(float x)
 }
 
 /* sum_k x_k (code of the row - 128), k < n. */
-static float dot(const struct rounded *x, const uint8_t *upper, const uint8_t *lower, size_t row,
-                 size_t n, size_t depth)
+static float ref_kv_dot(const struct rounded *x, const uint8_t *upper, const uint8_t *lower,
+                        size_t row, size_t n, size_t depth)
 {
     int32_t sum = 0;
     for (size_t k = 0; k < n; k++)
@@ -48,8 +48,9 @@ static float dot(const struct rounded *x, const uint8_t *upper, const uint8_t *l
     return (float)sum * x->unit;
 }
 
-static void attend_group(const struct rf_attention_kv_args *args, const struct rf_kv_group *g,
-                         const float *q, size_t first, float *out)
+static void ref_kv_attend_group(const struct rf_attention_kv_args *args,
+                                const struct rf_kv_group *g, const float *q, size_t first,
+                                float *out)
 {
     size_t dim = args->head_dim, padded = rf_padded(dim);
     float folded[RF_KV_MOST_DIM], score[RF_KV_GROUP], max = -INFINITY, sum = 0, middle = 0;
@@ -60,43 +61,45 @@ static void attend_group(const struct rf_attention_kv_args *args, const struct r
     }
     round_vector(&rounded, folded, dim, NULL);
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
-        score[p] = (dot(&rounded, g->k_upper, g->k_lower, p, dim, padded) + middle) * args->scale;
+        score[p] =
+            (ref_kv_dot(&rounded, g->k_upper, g->k_lower, p, dim, padded) + middle) * args->scale;
         score[p] = p < first ? -INFINITY : rf_capped(score[p], args->cap);
         if (score[p] > max) max = score[p];
     }
     float exponent = rintf(max * LOG2_E);
     middle = 0;
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
-        float weight = exp2_weight(score[p] * LOG2_E - exponent);
+        float weight = ref_kv_exp2_weight(score[p] * LOG2_E - exponent);
         sum += weight;
         middle += weight * rf_f16_to_f32(g->v_middle[p]);
         score[p] = weight * rf_f16_to_f32(g->v_scale[p]);
     }
     round_vector(&rounded, score, RF_KV_GROUP, rf_kv_dither);
     float most = exponent > out[padded] ? exponent : out[padded];
-    float keep = exp2_weight(out[padded] - most), take = exp2_weight(exponent - most);
+    float keep = ref_kv_exp2_weight(out[padded] - most), take = ref_kv_exp2_weight(exponent - most);
     for (size_t j = 0; j < dim; j++) {
-        float value = dot(&rounded, g->v_upper, g->v_lower, j, RF_KV_GROUP, RF_KV_GROUP) + middle;
+        float value =
+            ref_kv_dot(&rounded, g->v_upper, g->v_lower, j, RF_KV_GROUP, RF_KV_GROUP) + middle;
         out[j] = out[j] * keep + value * take;
     }
     out[padded] = most;
     out[padded + 1] = out[padded + 1] * keep + sum * take;
 }
 
-static void attention_kv(const struct rf_attention_kv_args *args)
+static void ref_attention_kv(const struct rf_attention_kv_args *args)
 {
     size_t padded = rf_padded(args->head_dim);
     for (size_t i = 0; i < args->n_q; i++) {
         float *out = args->out + i * args->ldo;
         for (size_t j = 0; j < padded + 2; j++) out[j] = j == padded ? -INFINITY : 0;
         for (size_t g = 0; g < args->n_groups; g++)
-            attend_group(args, &args->groups[g], args->q[i],
-                         args->first && g == 0 ? (size_t)args->first[i] : 0, out);
+            ref_kv_attend_group(args, &args->groups[g], args->q[i],
+                                args->first && g == 0 ? (size_t)args->first[i] : 0, out);
         out[padded] *= LN_2;
     }
 }
 
 void rf_ref_init_attention_kv(struct rf_kernels *kernels)
 {
-    kernels->attention_kv = attention_kv;
+    kernels->attention_kv = ref_attention_kv;
 }

@@ -1,3 +1,5 @@
+/* Casts of weights in plain C; the other tiers compile the same source for their vectors. */
+#define RF_NAMED(kernel) ref_##kernel
 #include "microkernels/cast.h"
 
 #include "microkernels/ref/tier.h"

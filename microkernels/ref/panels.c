@@ -11,19 +11,19 @@ static size_t a8_bytes(size_t n, size_t k)
     return n * rf_a8_stride(k) * sizeof(struct rf_a8);
 }
 
-static float greatest(const float x[RF_BLOCK])
+static float greatest_magnitude(const float x[RF_BLOCK])
 {
     float max = 0.0f;
     for (int j = 0; j < RF_BLOCK; j++) max = fabsf(x[j]) > max ? fabsf(x[j]) : max;
     return max;
 }
 
-static void pack_a8(const struct rf_pack_args *args)
+static void ref_pack_a8(const struct rf_pack_args *args)
 {
     struct rf_a8 *to = rf_a8_blocks(args);
     const float *x = args->x;
     for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
-        float max = greatest(x), inverse = rf_a8_inverse(max);
+        float max = greatest_magnitude(x), inverse = rf_a8_inverse(max);
         int32_t sum[2] = {0, 0};
         for (int j = 0; j < RF_BLOCK; j++) {
             float q = rintf(x[j] * inverse);
@@ -45,12 +45,12 @@ static size_t a16_place(size_t j)
     return j - j % 4 + (j % 4 >> 1 | (j & 1) << 1); /* of four: 0, 2, 1, 3 */
 }
 
-static void pack_a16(const struct rf_pack_args *args)
+static void ref_pack_a16(const struct rf_pack_args *args)
 {
     struct rf_a16 *to = rf_a16_blocks(args);
     const float *x = args->x;
     for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
-        float max = greatest(x), inverse = rf_a16_begin(&to->d, max);
+        float max = greatest_magnitude(x), inverse = rf_a16_begin(&to->d, max);
         int32_t sum[2] = {0, 0};
         for (size_t j = 0; j < RF_BLOCK; j++) {
             int32_t q = inverse > 0.0f ? (int32_t)rintf(x[j] * inverse) : 0;
@@ -62,7 +62,8 @@ static void pack_a16(const struct rf_pack_args *args)
 }
 
 /* The codes of row r in a block, less the offset, in the order of k. */
-static void codes_of(enum rf_format format, const uint8_t *block, size_t r, int16_t codes[RF_BLOCK])
+static void ref_codes_of(enum rf_format format, const uint8_t *block, size_t r,
+                         int16_t codes[RF_BLOCK])
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     for (size_t j = 0; j < RF_BLOCK; j++) {
@@ -125,7 +126,7 @@ static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const
     float acc = 0.0f;
     for (size_t j = 0; j < k; j += RF_BLOCK, x++) {
         int16_t codes[RF_BLOCK];
-        codes_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, codes);
+        ref_codes_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, codes);
         for (size_t g = 0; g < RF_BLOCK; g += layout->group) {
             int32_t sum = 0;
             for (size_t t = g; t < g + layout->group; t++) sum += codes[t] * x->q[t];
@@ -142,7 +143,7 @@ static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const
     return acc;
 }
 
-static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
+static void ref_linear_a8(const struct rf_linear_args *args, enum rf_format format)
 {
     for (size_t i = 0; i < args->n; i++)
         for (size_t r = 0; r < args->m; r++)
@@ -152,10 +153,10 @@ static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
                          (const struct rf_a8 *)args->x + i * rf_a8_stride(args->k), args->k));
 }
 
-#define LINEAR(name, FORMAT, ...)                                \
-    static void linear_##name(const struct rf_linear_args *args) \
-    {                                                            \
-        linear_a8(args, RF_FORMAT_##FORMAT);                     \
+#define LINEAR(name, FORMAT, ...)                                         \
+    static void ref_linear_##name##_a8(const struct rf_linear_args *args) \
+    {                                                                     \
+        ref_linear_a8(args, RF_FORMAT_##FORMAT);                          \
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
@@ -167,7 +168,7 @@ static float dot_a16(enum rf_format format, const uint8_t *panel, size_t r, cons
     float acc = 0.0f;
     for (size_t j = 0; j < k; j += RF_BLOCK, x++) {
         int16_t codes[RF_BLOCK];
-        codes_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, codes);
+        ref_codes_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, codes);
         for (size_t g = 0; g < RF_BLOCK; g += layout->group) {
             int32_t sum = 0;
             for (size_t t = g; t < g + layout->group; t++) sum += codes[t] * x->q[a16_place(t)];
@@ -181,7 +182,7 @@ static float dot_a16(enum rf_format format, const uint8_t *panel, size_t r, cons
     return acc;
 }
 
-static void linear_a16(const struct rf_linear_args *args, enum rf_format format)
+static void ref_linear_a16(const struct rf_linear_args *args, enum rf_format format)
 {
     for (size_t i = 0; i < args->n; i++)
         for (size_t r = 0; r < args->m; r++)
@@ -191,10 +192,10 @@ static void linear_a16(const struct rf_linear_args *args, enum rf_format format)
                           (const struct rf_a16 *)args->x + i * rf_a16_stride(args->k), args->k));
 }
 
-#define LINEAR_A16(name, FORMAT, ...)                                  \
-    static void linear_##name##_a16(const struct rf_linear_args *args) \
-    {                                                                  \
-        linear_a16(args, RF_FORMAT_##FORMAT);                          \
+#define LINEAR_A16(name, FORMAT, ...)                                      \
+    static void ref_linear_##name##_a16(const struct rf_linear_args *args) \
+    {                                                                      \
+        ref_linear_a16(args, RF_FORMAT_##FORMAT);                          \
     }
 RF_EACH_PANEL_FORMAT(LINEAR_A16)
 
@@ -205,7 +206,7 @@ static size_t a16_super_bytes(size_t n, size_t k)
     return n * rf_a16_supers(k) * sizeof(struct rf_a16_super);
 }
 
-static void pack_a16_super(const struct rf_pack_args *args)
+static void ref_pack_a16_super(const struct rf_pack_args *args)
 {
     struct rf_a16_super *to =
         (struct rf_a16_super *)args->packed + args->row * rf_a16_supers(args->k);
@@ -246,7 +247,7 @@ static float dot_a16_super(enum rf_format format, const uint8_t *panel, size_t r
         int32_t sum = 0;
         for (size_t t = 0; t < RF_SUPERBLOCK; t++) {
             if (t % RF_BLOCK == 0)
-                codes_of(format, panel + (j + t) / RF_BLOCK * layout->block_bytes, r, codes);
+                ref_codes_of(format, panel + (j + t) / RF_BLOCK * layout->block_bytes, r, codes);
             sum += scaled_code(format, unit, t, r, codes[t % RF_BLOCK]) * x->q[a16_place(t)];
         }
         float d =
@@ -259,7 +260,7 @@ static float dot_a16_super(enum rf_format format, const uint8_t *panel, size_t r
     return acc;
 }
 
-static void linear_a16_super(const struct rf_linear_args *args, enum rf_format format)
+static void ref_linear_a16_super(const struct rf_linear_args *args, enum rf_format format)
 {
     for (size_t i = 0; i < args->n; i++)
         for (size_t r = 0; r < args->m; r++)
@@ -270,32 +271,32 @@ static void linear_a16_super(const struct rf_linear_args *args, enum rf_format f
                                 args->k));
 }
 
-static void linear_q4_k_a16_super(const struct rf_linear_args *args)
+static void ref_linear_q4_k_a16_super(const struct rf_linear_args *args)
 {
-    linear_a16_super(args, RF_FORMAT_Q4_K);
+    ref_linear_a16_super(args, RF_FORMAT_Q4_K);
 }
 
-static void linear_q6_k_a16_super(const struct rf_linear_args *args)
+static void ref_linear_q6_k_a16_super(const struct rf_linear_args *args)
 {
-    linear_a16_super(args, RF_FORMAT_Q6_K);
+    ref_linear_a16_super(args, RF_FORMAT_Q6_K);
 }
 
 rf_linear_fn *const rf_ref_linear_a16_super[RF_FORMAT_COUNT] = {
-    [RF_FORMAT_Q4_K] = linear_q4_k_a16_super,
-    [RF_FORMAT_Q6_K] = linear_q6_k_a16_super,
+    [RF_FORMAT_Q4_K] = ref_linear_q4_k_a16_super,
+    [RF_FORMAT_Q6_K] = ref_linear_q6_k_a16_super,
 };
 
 void rf_ref_init_panels(struct rf_kernels *kernels)
 {
     kernels->packed_bytes[RF_OPERAND_A16_SUPER] = a16_super_bytes;
-    kernels->pack[RF_OPERAND_A16_SUPER] = pack_a16_super;
+    kernels->pack[RF_OPERAND_A16_SUPER] = ref_pack_a16_super;
     kernels->packed_bytes[RF_OPERAND_A8] = a8_bytes;
     kernels->packed_bytes[RF_OPERAND_A16] = a16_bytes;
-    kernels->pack[RF_OPERAND_A8] = pack_a8;
-    kernels->pack[RF_OPERAND_A16] = pack_a16;
-#define SET(name, FORMAT, ...)                                     \
-    kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;           \
-    kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16; \
+    kernels->pack[RF_OPERAND_A8] = ref_pack_a8;
+    kernels->pack[RF_OPERAND_A16] = ref_pack_a16;
+#define SET(name, FORMAT, ...)                                         \
+    kernels->linear[RF_FORMAT_##FORMAT] = ref_linear_##name##_a8;      \
+    kernels->linear_a16[RF_FORMAT_##FORMAT] = ref_linear_##name##_a16; \
     kernels->operand_a16[RF_FORMAT_##FORMAT] = RF_OPERAND_A16;
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET

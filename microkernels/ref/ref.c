@@ -5,42 +5,43 @@
 #include "base/half.h"
 #include "microkernels/ref/tier.h"
 
-static size_t row_bytes(size_t k)
+static size_t ref_bf16_row_bytes(size_t k)
 {
     return (k * sizeof(uint16_t) + 63) & ~(size_t)63;
 }
 
-static size_t packed_bytes(size_t n, size_t k)
+static size_t ref_packed_bytes_bf16(size_t n, size_t k)
 {
-    return n * row_bytes(k);
+    return n * ref_bf16_row_bytes(k);
 }
 
-static void f32_to_f16(uint16_t *out, const float *x, size_t n)
+static void ref_f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = rf_f32_to_f16(x[i]);
 }
 
-static void f32_to_bf16(uint16_t *out, const float *x, size_t n)
+static void ref_f32_to_bf16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = rf_f32_to_bf16(x[i]);
 }
 
-static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
+static void ref_bf16_to_f32(float *out, const uint16_t *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
 }
 
-static void pack_bf16(const struct rf_pack_args *args)
+static void ref_pack_bf16(const struct rf_pack_args *args)
 {
-    char *out = (char *)args->packed + args->row * row_bytes(args->k);
-    memset(out, 0, row_bytes(args->k));
-    f32_to_bf16((uint16_t *)(void *)out, args->x, args->k);
+    char *out = (char *)args->packed + args->row * ref_bf16_row_bytes(args->k);
+    memset(out, 0, ref_bf16_row_bytes(args->k));
+    ref_f32_to_bf16((uint16_t *)(void *)out, args->x, args->k);
 }
 
-static void linear_bf16(const struct rf_linear_args *args)
+static void ref_linear_bf16(const struct rf_linear_args *args)
 {
     for (size_t i = 0; i < args->n; i++) {
-        const uint16_t *x = (const uint16_t *)((const char *)args->x + i * row_bytes(args->k));
+        const uint16_t *x =
+            (const uint16_t *)((const char *)args->x + i * ref_bf16_row_bytes(args->k));
         for (size_t r = 0; r < args->m; r++) {
             const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
             float sum = 0.0f;
@@ -52,19 +53,19 @@ static void linear_bf16(const struct rf_linear_args *args)
     }
 }
 
-static float as_is(float x)
+static float float_as_is(float x)
 {
     return x;
 }
 
-static float to_bf16(float x)
+static float float_to_bf16(float x)
 {
     return rf_bf16_to_f32(rf_f32_to_bf16(x));
 }
 
 /* `load` widens keys and values, `rounded` is what queries and weights enter products as. */
-static void attention(const struct rf_attention_args *args, float (*load)(uint16_t),
-                      float (*rounded)(float))
+static void ref_attention(const struct rf_attention_args *args, float (*load)(uint16_t),
+                          float (*rounded)(float))
 {
     size_t dim = args->head_dim, padded = rf_padded(dim);
     for (size_t i = 0; i < args->n_q; i++) {
@@ -90,17 +91,17 @@ static void attention(const struct rf_attention_args *args, float (*load)(uint16
     }
 }
 
-static void attention_f16(const struct rf_attention_args *args)
+static void ref_attention_f16(const struct rf_attention_args *args)
 {
-    attention(args, rf_f16_to_f32, as_is);
+    ref_attention(args, rf_f16_to_f32, float_as_is);
 }
 
-static void attention_bf16(const struct rf_attention_args *args)
+static void ref_attention_bf16(const struct rf_attention_args *args)
 {
-    attention(args, rf_bf16_to_f32, to_bf16);
+    ref_attention(args, rf_bf16_to_f32, float_to_bf16);
 }
 
-static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
+static void ref_rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
     double sum = 0.0;
     for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
@@ -108,12 +109,12 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     for (size_t i = 0; i < n; i++) out[i] = x[i] * scale * weight[i];
 }
 
-static void silu_gate(float *out, const float *gate, const float *up, size_t n)
+static void ref_silu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
-static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
+static void ref_gelu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float v = gate[i], u = 0.797884561f * (v + 0.044715f * v * v * v);
@@ -121,7 +122,7 @@ static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
-static size_t first_above(const float *x, size_t n, float threshold)
+static size_t ref_first_above(const float *x, size_t n, float threshold)
 {
     size_t i = 0;
     while (i < n && !(x[i] > threshold)) i++;
@@ -142,19 +143,19 @@ static uint64_t read_streams(const struct rf_read_args *args)
 
 void rf_kernels_init_ref(struct rf_kernels *kernels)
 {
-    *kernels = (struct rf_kernels){.packed_bytes[RF_OPERAND_BF16] = packed_bytes,
-                                   .pack[RF_OPERAND_BF16] = pack_bf16,
-                                   .linear[RF_FORMAT_BF16] = linear_bf16,
+    *kernels = (struct rf_kernels){.packed_bytes[RF_OPERAND_BF16] = ref_packed_bytes_bf16,
+                                   .pack[RF_OPERAND_BF16] = ref_pack_bf16,
+                                   .linear[RF_FORMAT_BF16] = ref_linear_bf16,
                                    .linear_rows = 48,
-                                   .attention_f16 = attention_f16,
-                                   .attention_bf16 = attention_bf16,
-                                   .rms_norm = rms_norm,
-                                   .silu_gate = silu_gate,
-                                   .gelu_gate = gelu_gate,
-                                   .f32_to_f16 = f32_to_f16,
-                                   .f32_to_bf16 = f32_to_bf16,
-                                   .bf16_to_f32 = bf16_to_f32,
-                                   .first_above = first_above,
+                                   .attention_f16 = ref_attention_f16,
+                                   .attention_bf16 = ref_attention_bf16,
+                                   .rms_norm = ref_rms_norm,
+                                   .silu_gate = ref_silu_gate,
+                                   .gelu_gate = ref_gelu_gate,
+                                   .f32_to_f16 = ref_f32_to_f16,
+                                   .f32_to_bf16 = ref_f32_to_bf16,
+                                   .bf16_to_f32 = ref_bf16_to_f32,
+                                   .first_above = ref_first_above,
                                    .read_streams = read_streams};
     rf_ref_init_panels(kernels);
     rf_ref_init_attention_kv(kernels);

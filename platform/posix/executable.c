@@ -1,3 +1,5 @@
+/* Memory for generated code by mmap and mprotect. The descriptions of its functions are made in
+ * description.c and freed here, before the code. */
 #define _DEFAULT_SOURCE
 #include "platform/executable.h"
 
@@ -6,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "platform/posix/description.h"
 
 int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_error *error)
 {
@@ -22,14 +26,6 @@ int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_
     return 0;
 }
 
-/* DWARF's tables are for files; GDB and perf have interfaces of their own. */
-int rf_executable_describe(struct rf_executable *executable, const struct rf_prologue *prologue,
-                           const unsigned *begins, size_t n, size_t end, struct rf_error *error)
-{
-    (void)executable, (void)prologue, (void)begins, (void)n, (void)end, (void)error;
-    return 0;
-}
-
 int rf_executable_seal(struct rf_executable *executable, struct rf_error *error)
 {
     if (mprotect(executable->memory, executable->bytes, PROT_READ | PROT_EXEC) == 0) return 0;
@@ -40,6 +36,7 @@ int rf_executable_seal(struct rf_executable *executable, struct rf_error *error)
 
 void rf_executable_free(struct rf_executable *executable)
 {
+    rf_description_free(executable->description);
     if (executable->memory) munmap(executable->memory, executable->bytes);
     *executable = (struct rf_executable){0};
 }

@@ -1,3 +1,5 @@
+/* Memory for generated code by VirtualAlloc and VirtualProtect, and its functions' unwinding data
+ * in the system's form, which lies behind the code. */
 #include "platform/executable.h"
 
 #include <stdint.h>
@@ -40,21 +42,22 @@ static void write_unwinding(unsigned char *to, const struct rf_prologue *prologu
 }
 
 int rf_executable_describe(struct rf_executable *executable, const struct rf_prologue *prologue,
-                           const unsigned *begins, size_t n, size_t end, struct rf_error *error)
+                           const struct rf_function *functions, size_t n, struct rf_error *error)
 {
     enum { MOST_BYTES = 4 + 2 * (RF_MOST_PUSHES + 1) };
-    size_t at = (end + 3) / 4 * 4;
+    if (n == 0) return 0;
+    size_t at = (functions[n - 1].end + 3) / 4 * 4;
     if (at + MOST_BYTES + n * sizeof(RUNTIME_FUNCTION) > executable->bytes)
         return rf_fail(error, RF_ERR_MEMORY, "there is no memory behind generated code");
     RUNTIME_FUNCTION *table = (RUNTIME_FUNCTION *)(executable->memory + at + MOST_BYTES);
     write_unwinding(executable->memory + at, prologue);
     for (size_t i = 0; i < n; i++) {
-        table[i].BeginAddress = begins[i];
-        table[i].EndAddress = i + 1 < n ? begins[i + 1] : (DWORD)end;
+        table[i].BeginAddress = functions[i].begin;
+        table[i].EndAddress = functions[i].end;
         table[i].UnwindData = (DWORD)at;
     }
     if (RtlAddFunctionTable(table, (DWORD)n, (DWORD64)(uintptr_t)executable->memory))
-        executable->unwinding = table;
+        executable->description = (struct rf_description *)table;
     return 0;
 }
 
@@ -69,9 +72,16 @@ int rf_executable_seal(struct rf_executable *executable, struct rf_error *error)
     return 0;
 }
 
+int rf_executable_profile(const struct rf_executable *executable, struct rf_error *error)
+{
+    (void)executable, (void)error;
+    return 0;
+}
+
 void rf_executable_free(struct rf_executable *executable)
 {
-    if (executable->unwinding) RtlDeleteFunctionTable(executable->unwinding);
+    if (executable->description)
+        RtlDeleteFunctionTable((RUNTIME_FUNCTION *)executable->description);
     if (executable->memory) VirtualFree(executable->memory, 0, MEM_RELEASE);
     *executable = (struct rf_executable){0};
 }

@@ -14,7 +14,7 @@
 #include "infer/sampler.h"
 #include "infer/sequence.h"
 #include "model/source.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 enum { RF_SAMPLING_SENTENCE = 512 };

@@ -84,6 +84,8 @@ static int make(struct tier *tier, int number)
         snprintf(tier->note, sizeof tier->note, "%s; compiled kernels serve", error.text);
         return 1;
     }
+    if (rf_executable_profile(&tier->generated.code, &error))
+        snprintf(tier->note, sizeof tier->note, "%s", error.text);
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
         if (linears[number][format]) tier->kernels.linear[format] = linears[number][format];
     return 1;

@@ -13,8 +13,8 @@ const struct rf_kernels *rf_cpu_kernels(int tier);
 /* The most rows of activations that the tier's generated kernels for a weight format are given: 0
  * where it has none, SIZE_MAX where they take any number. Compiled ones get more. */
 size_t rf_cpu_generated_rows(int tier, enum rf_format format);
-/* Why the tier's table holds no generated kernels although there are some for it: one sentence
- * without a full stop; or "". */
+/* Why the tier's table holds no generated kernels although there are some for it, or why a profiler
+ * is not told of them although RIFFLE_PERF asks: one sentence without a full stop; or "". */
 const char *rf_cpu_kernels_note(int tier);
 /* The tier of that name, if the machine has it and there are kernels for it; else an error. The
  * sentence begins with `source`, which names what asked. */

@@ -1,12 +1,12 @@
 /* The line editor: keys, texts, the history's file, and what a small terminal shows. */
-#include "cli/edit.h"
+#include "terminal/edit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
-#include "cli/edit_screen.h"
 #include "screen.h"
+#include "terminal/edit_screen.h"
 
 static enum edit_result type(struct edit *edit, const char *keys)
 {

@@ -76,7 +76,7 @@ class Links(Case):
     def test_targets_exist(self):
         documents = [ROOT / name for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md",
                                               "THIRD-PARTY.md", "bench/README.md", "bindings/python/README.md"]]
-        documents += sorted((ROOT / "docs").glob("*.md"))
+        documents += sorted((ROOT / "docs").rglob("*.md"))
         n = 0
         for document in documents:
             text = re.sub(r"```.*?```|`[^`]*`", "", document.read_text(encoding="utf-8"), flags=re.S)

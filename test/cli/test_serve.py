@@ -40,7 +40,7 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength
           "minimum": 0, "maximum": 99}}, "required": ["name", "age"], "additionalProperties": False}
 
 
-OPENAPI = json.loads((pathlib.Path(__file__).resolve().parents[2] / "src/serve/openapi.json").read_text())
+OPENAPI = json.loads((pathlib.Path(__file__).resolve().parents[2] / "src/program/serve/openapi.json").read_text())
 
 
 def conforms(name, value):

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 #include "check.h"
-#include "cli/wrap.h"
+#include "output/wrap.h"
 #include "platform/terminal.h"
 #include "screen.h"
 

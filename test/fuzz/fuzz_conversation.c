@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/chat.h"
+#include "chat/conversation.h"
 
 static void expect(int condition, const char *what)
 {

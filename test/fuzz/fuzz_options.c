@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/options.h"
+#include "options/options.h"
 
 enum { MAX_ARGUMENTS = 32 };
 

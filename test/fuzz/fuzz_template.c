@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "platform/memory.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 enum { MAX_MESSAGES = 32 };
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "messages/thoughts.h"
 #include "platform/memory.h"
-#include "serve/thoughts.h"
 
 /* What came, with a letter before each run of one part: m, t or r. */
 struct seen {

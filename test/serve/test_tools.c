@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "messages/tools.h"
 #include "platform/memory.h"
-#include "serve/tools.h"
 
 static const char tools_text[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}},"

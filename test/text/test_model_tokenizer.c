@@ -9,7 +9,7 @@
 #include "fixture.h"
 #include "model/open.h"
 #include "platform/memory.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 int main(int argc, char **argv)

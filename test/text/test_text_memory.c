@@ -5,7 +5,7 @@
 #include "check.h"
 #include "fixture.h"
 #include "platform/memory.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 /* Counts blocks, and refuses the one that `fail_at` counts down to. */

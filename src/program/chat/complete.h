@@ -1,0 +1,10 @@
+/* What Tab offers in a chat: commands, their arguments, and names of files. */
+#ifndef CHAT_COMPLETE_H
+#define CHAT_COMPLETE_H
+
+#include "terminal/completion.h"
+
+/* A completer. There is nothing to offer for a line that does not begin with a slash. */
+void complete_chat(struct completion *completion, const char *line);
+
+#endif

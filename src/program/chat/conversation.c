@@ -1,0 +1,286 @@
+#include "chat/conversation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "messages/messages.h"
+#include "messages/tools.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "platform/file.h"
+#include "platform/memory.h"
+
+static const size_t most_file_bytes = (size_t)64 << 20;
+
+/* ---- messages ---- */
+
+/* The value itself, which is only NULL without memory. */
+static json_t *made(json_t *value)
+{
+    if (!value) cli_no_memory();
+    return value;
+}
+
+static json_t *text_of(const char *text, size_t n)
+{
+    struct buffer clean = {0};
+    for (size_t i = 0, length; i < n; i += length ? length : 1) {
+        length = text[i] ? rf_utf8_length(text + i, n - i) : 0;
+        if (length)
+            buffer_append(&clean, text + i, length);
+        else
+            buffer_puts(&clean, "\xef\xbf\xbd");
+    }
+    json_t *value = made(json_stringn(n ? clean.data : "", clean.count));
+    buffer_free(&clean);
+    return value;
+}
+
+/* Takes the value. */
+static void set(json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value)) cli_no_memory();
+}
+
+static json_t *message_of(const char *role, const char *content, size_t n)
+{
+    json_t *message = made(json_object());
+    set(message, "role", made(json_string(role)));
+    set(message, "content", text_of(content, n));
+    return message;
+}
+
+static json_t *list_of(struct conversation *conversation)
+{
+    if (!conversation->messages) conversation->messages = made(json_array());
+    return conversation->messages;
+}
+
+size_t conversation_count(const struct conversation *conversation)
+{
+    return json_array_size(conversation->messages);
+}
+
+json_t *conversation_at(const struct conversation *conversation, size_t i)
+{
+    return json_array_get(conversation->messages, i);
+}
+
+int conversation_has_role(const struct conversation *conversation, size_t i, const char *role)
+{
+    const char *has = json_string_value(json_object_get(conversation_at(conversation, i), "role"));
+    return has && strcmp(has, role) == 0;
+}
+
+void conversation_add(struct conversation *conversation, const char *role, const char *content,
+                      size_t n)
+{
+    if (json_array_append_new(list_of(conversation), message_of(role, content, n))) cli_no_memory();
+}
+
+void conversation_note(struct conversation *conversation, const char *key, const char *text,
+                       size_t n)
+{
+    json_t *last = conversation_at(conversation, conversation_count(conversation) - 1);
+    if (n) set(last, key, text_of(text, n));
+}
+
+void conversation_find_calls(struct conversation *conversation, const riffle_model *model)
+{
+    enum tool_form form = conversation->tools ? tools_form(model) : TOOLS_NONE;
+    if (form == TOOLS_NONE) return;
+    json_t *last = conversation_at(conversation, conversation_count(conversation) - 1),
+           *content = json_object_get(last, "content"), *calls = made(json_array());
+    struct rf_bytes text = {0};
+    struct rf_error error;
+    struct tool_reader reader;
+    tool_reader_begin(&reader, form, conversation->tools);
+    if (tool_reader_push(&reader, json_string_value(content), json_string_length(content), 1, &text,
+                         calls, &error))
+        cli_no_memory();
+    if (json_array_size(calls)) {
+        set(last, "content", text_of(text.data, text.count));
+        set(last, "tool_calls", json_incref(calls));
+    }
+    json_decref(calls);
+    tool_reader_free(&reader);
+    rf_bytes_free(&rf_system_allocator, &text);
+}
+
+void conversation_drop(struct conversation *conversation, size_t first, size_t n)
+{
+    while (n-- > 0) json_array_remove(conversation->messages, first);
+}
+
+void conversation_cut(struct conversation *conversation, size_t count)
+{
+    size_t n = conversation_count(conversation);
+    if (n > count) conversation_drop(conversation, count, n - count);
+}
+
+json_t *conversation_take(struct conversation *conversation, size_t first)
+{
+    json_t *taken = made(json_array());
+    for (size_t i = first; i < conversation_count(conversation); i++)
+        if (json_array_append(taken, conversation_at(conversation, i))) cli_no_memory();
+    conversation_cut(conversation, first);
+    return taken;
+}
+
+void conversation_restore(struct conversation *conversation, json_t *messages, int back)
+{
+    if (back && json_array_extend(list_of(conversation), messages)) cli_no_memory();
+    json_decref(messages);
+}
+
+void conversation_free(struct conversation *conversation)
+{
+    json_decref(conversation->messages);
+    json_decref(conversation->tools);
+    *conversation = (struct conversation){NULL, NULL};
+}
+
+static int is_system(const struct conversation *conversation, size_t i)
+{
+    return conversation_has_role(conversation, i, "system") ||
+           conversation_has_role(conversation, i, "developer");
+}
+
+const char *conversation_system(const struct conversation *conversation)
+{
+    if (!is_system(conversation, 0)) return NULL;
+    return json_string_value(json_object_get(conversation_at(conversation, 0), "content"));
+}
+
+void conversation_set_system(struct conversation *conversation, const char *content)
+{
+    size_t n = strlen(content);
+    if (conversation_system(conversation))
+        set(conversation_at(conversation, 0), "content", text_of(content, n));
+    else if (json_array_insert_new(list_of(conversation), 0, message_of("system", content, n)))
+        cli_no_memory();
+}
+
+/* ---- JSON ---- */
+
+/* Takes the value. */
+static char *write_out(json_t *value)
+{
+    char *text = json_dumps(made(value), 0);
+    json_decref(value);
+    if (!text) cli_no_memory();
+    return text;
+}
+
+char *conversation_document(const struct conversation *conversation, size_t first)
+{
+    struct refusal refusal;
+    json_t *some = made(json_array());
+    if (first && conversation_system(conversation))
+        json_array_append(some, conversation_at(conversation, 0));
+    for (size_t i = first; i < conversation_count(conversation); i++)
+        if (json_array_append(some, conversation_at(conversation, i))) cli_no_memory();
+    json_t *document = conversation_make(some, conversation->tools, &refusal);
+    json_decref(some);
+    return write_out(document);
+}
+
+char *conversation_write(const struct conversation *conversation)
+{
+    json_t *messages = conversation->messages;
+    return write_out(json_pack("{s:o, s:O*}", "messages",
+                               messages ? json_incref(messages) : json_array(), "tools",
+                               conversation->tools));
+}
+
+int conversation_save(const struct conversation *conversation, const char *path)
+{
+    char *text = conversation_write(conversation);
+    struct rf_error error;
+    struct rf_span spans[] = {{text, strlen(text)}, {"\n", 1}};
+    int code = rf_write_file(path, spans, 2, RF_NEW_PRIVATE, &error);
+    free(text);
+    return code ? cli_fail("%s", error.text) : CLI_OK;
+}
+
+/* Makes the content one text. 0 if the message has no role, or a content that is no text. */
+static int complete(json_t *message)
+{
+    struct refusal refusal;
+    json_t *one = made(json_pack("[O]", message)),
+           *document = conversation_make(one, NULL, &refusal);
+    const json_t *taken = json_array_get(json_object_get(document, "messages"), 0);
+    if (document) set(message, "content", json_incref(json_object_get(taken, "content")));
+    json_decref(one);
+    json_decref(document);
+    return document != NULL;
+}
+
+static int is_known(const char *role)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(roles[i], role) == 0) return 1;
+    return 0;
+}
+
+static int check_messages(const struct conversation *loaded, const char *path)
+{
+    for (size_t i = 0; i < conversation_count(loaded); i++) {
+        json_t *message = conversation_at(loaded, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!complete(message))
+            return cli_fail("%s: message %zu needs \"role\" and \"content\", both texts", path,
+                            i + 1);
+        if (!is_known(role))
+            return cli_fail("%s: message %zu has the role \"%s\"; system, developer, user, "
+                            "assistant and tool are known",
+                            path, i + 1, role);
+        if (is_system(loaded, i) && i > 0)
+            return cli_fail("%s: message %zu is a %s message, which can only be the first", path,
+                            i + 1, role);
+    }
+    return CLI_OK;
+}
+
+int conversation_parse(struct conversation *conversation, const char *text, size_t bytes,
+                       const char *path)
+{
+    /* jansson rejects \u0000 by default, so no text holds a zero byte. */
+    json_error_t reason;
+    json_t *root = json_loadb(text, bytes, 0, &reason);
+    if (!root)
+        return cli_fail("%s is not JSON: line %d, column %d: %s", path, reason.line, reason.column,
+                        reason.text);
+
+    json_t *array = json_is_object(root) ? json_object_get(root, "messages") : root;
+    json_t *tools = json_object_get(root, "tools");
+    if (json_is_null(tools)) tools = NULL;
+    struct conversation loaded = {json_incref(array), json_incref(tools)};
+    json_decref(root);
+    int status = !json_is_array(array) ? cli_fail("%s has no array \"messages\"", path)
+                 : tools && !tools_are_valid(tools)
+                     ? cli_fail("%s: \"tools\" is no list of functions", path)
+                     : check_messages(&loaded, path);
+    if (status == CLI_OK) {
+        conversation_free(conversation);
+        *conversation = loaded;
+    } else {
+        conversation_free(&loaded);
+    }
+    return status;
+}
+
+int conversation_load(struct conversation *conversation, const char *path)
+{
+    char *text;
+    size_t bytes;
+    struct rf_error error;
+    if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK)
+        return cli_fail("%s", error.text);
+    int status = conversation_parse(conversation, text, bytes, path);
+    free(text);
+    return status;
+}

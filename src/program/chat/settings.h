@@ -1,0 +1,10 @@
+/* The command /set: the options that may change during a chat. */
+#ifndef CHAT_SETTINGS_H
+#define CHAT_SETTINGS_H
+
+#include "chat/chat.h"
+
+/* Shows the settings, or changes one: "NAME VALUE". */
+int chat_set(struct chat *chat, const char *argument);
+
+#endif

@@ -1,0 +1,45 @@
+#include "engine/draft_tree.h"
+
+#include "engine/engine.h"
+#include "output/output.h"
+
+enum { TOKEN_BYTES = 64, TOKEN_WIDTH = 24 };
+
+void draft_tree_look(struct draft_tree *tree, const riffle_session *session)
+{
+    struct draft_tree found;
+    found.n = riffle_session_draft(session, found.rows, RIFFLE_DRAFT_ROWS);
+    if (found.n > tree->n) *tree = found;
+}
+
+static void print_row(FILE *out, const riffle_draft_row *row, int depth, const riffle_model *model,
+                      const riffle_stats *stats)
+{
+    char text[TOKEN_BYTES + 1];
+    int64_t n =
+        riffle_detokenize(model, &row->token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, TOKEN_BYTES);
+    text[n < 0 ? 0 : n > TOKEN_BYTES ? TOKEN_BYTES : n] = 0;
+    fprintf(out, "%*s%c \"", 2 * depth, "", row->kept ? '*' : ' ');
+    int width = 2 * depth + 4 + print_name(out, text);
+    fprintf(out, "\"%*s%s %.0f %%\n", width < TOKEN_WIDTH ? TOKEN_WIDTH - width : 1, "",
+            stats->levels[row->level].name, 100 * (double)row->confidence);
+}
+
+/* The rows that follow row `parent`, each before those that follow it. */
+static void print_after(FILE *out, const struct draft_tree *tree, int32_t parent, int depth,
+                        const riffle_model *model, const riffle_stats *stats)
+{
+    for (int32_t i = parent + 1; i < tree->n; i++) {
+        if (tree->rows[i].parent != parent) continue;
+        print_row(out, &tree->rows[i], depth, model, stats);
+        print_after(out, tree, i, depth + 1, model, stats);
+    }
+}
+
+void draft_tree_print(FILE *out, const struct draft_tree *tree, const riffle_model *model,
+                      const riffle_stats *stats)
+{
+    if (!tree->n) return;
+    fprintf(out, "drafts of one round, * kept:\n");
+    print_after(out, tree, -1, 0, model, stats);
+}

@@ -1,0 +1,95 @@
+/* The `riffle` program: finds the verb, parses its options, runs it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "options/help.h"
+#include "options/input.h"
+#include "options/options.h"
+#include "output/errors.h"
+#include "output/suggest.h"
+#include "platform/clock.h"
+#include "platform/terminal.h"
+#include "platform/topology.h"
+#include "verbs/verbs.h"
+
+/* NULL if there is no such verb. */
+static const struct verb *verb_find(const char *name)
+{
+    const struct verb *verb = verb_table;
+    if (strcmp(name, "models") == 0) name = "list"; /* the old name */
+    while (verb->name && strcmp(verb->name, name) != 0) verb++;
+    return verb->name ? verb : NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+    struct suggestion best = suggestion_for(name);
+    for (const struct verb *verb = verb_table; verb->name; verb++)
+        suggestion_offer(&best, verb->name);
+    suggestion_offer(&best, "help");
+    suggestion_offer(&best, "version");
+    return cli_usage_error("unknown %s '%s'%s", name[0] == '-' ? "option" : "verb", name,
+                           best.text);
+}
+
+static int help(int argc, char **argv)
+{
+    const struct verb *verb = argc == 1 ? verb_find(argv[0]) : NULL;
+    if (argc == 1 && !verb) return cli_usage_error("there is no verb '%s' to help with", argv[0]);
+    cli_verb = "help";
+    if (argc > 1) return cli_usage_error("one argument too many: '%s'", argv[1]);
+    if (verb)
+        help_verb(stdout, verb);
+    else
+        help_program(stdout);
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv, double start_seconds)
+{
+    if (argc < 2) {
+        help_program(stderr);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "help") == 0) return help(argc - 2, argv + 2);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return help(0, NULL);
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("riffle %s\n", riffle_version());
+        return CLI_OK;
+    }
+
+    const struct verb *verb = verb_find(name);
+    if (!verb) return unknown_verb(name);
+    struct cli_options options = {.start_seconds = start_seconds, .verb = verb};
+    cli_verb = verb->name;
+    int status = options_parse(&options, argc - 2, argv + 2);
+    if (status == 1) {
+        help_verb(stdout, verb);
+        status = CLI_OK;
+    } else if (status == 0) {
+        rf_interrupts_catch(NULL, NULL);
+        status = input_read(&options);
+        if (status == CLI_OK) status = verbs_run(&options);
+    }
+    options_free(&options);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    double start_seconds = rf_clock_seconds();
+    rf_guard_streams();
+    rf_topology_silence();
+    rf_terminal_use_utf8();
+    int status = dispatch(argc, argv, start_seconds);
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK) {
+        /* No message if the reader has gone away. */
+        if (errno == EPIPE) return CLI_FAILED;
+        return cli_fail("cannot write to standard output: %s",
+                        errno ? strerror(errno) : "an earlier write failed");
+    }
+    return status;
+}

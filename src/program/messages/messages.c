@@ -1,0 +1,93 @@
+#include "messages/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The texts of an array of parts that are texts, as one; NULL: they are not. */
+static json_t *join(const json_t *parts)
+{
+    size_t bytes = 0, at = 0;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(text)) return NULL;
+        bytes += json_string_length(text);
+    }
+    char *joined = malloc(bytes + 1);
+    for (size_t i = 0; joined && i < json_array_size(parts); i++) {
+        const json_t *text = json_object_get(json_array_get(parts, i), "text");
+        memcpy(joined + at, json_string_value(text), json_string_length(text));
+        at += json_string_length(text);
+    }
+    json_t *text = joined ? json_stringn(joined, bytes) : NULL;
+    free(joined);
+    return text;
+}
+
+/* A content that is one text; NULL: it has others. A message that only calls has none. */
+static json_t *content_of(const json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    if (json_is_string(content)) return json_incref(content);
+    if (json_is_array(content)) return join(content);
+    return json_array_size(json_object_get(message, "tool_calls")) ? json_string("") : NULL;
+}
+
+/* Templates write the arguments as JSON themselves. */
+static json_t *calls_of(const json_t *given)
+{
+    json_t *calls = json_deep_copy(given);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *function = json_object_get(json_array_get(calls, i), "function");
+        const json_t *text = json_object_get(function, "arguments");
+        json_t *value = json_is_string(text)
+                            ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL)
+                            : NULL;
+        if (json_is_object(value)) json_object_set(function, "arguments", value);
+        json_decref(value);
+    }
+    return calls;
+}
+
+static json_t *message_of(const json_t *given)
+{
+    const char *role = json_string_value(json_object_get(given, "role"));
+    json_t *content = content_of(given), *calls = json_object_get(given, "tool_calls");
+    if (!role || !content) {
+        json_decref(content);
+        return NULL;
+    }
+    json_t *message = json_pack(
+        "{s:s, s:o}", "role", strcmp(role, "developer") == 0 ? "system" : role, "content", content);
+    if (json_array_size(calls)) json_object_set_new(message, "tool_calls", calls_of(calls));
+    static const char *const names[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *value = json_object_get(given, names[i]);
+        if (json_is_string(value)) json_object_set(message, names[i], value);
+    }
+    /* gpt-oss's template, among others, has another name for it. */
+    json_t *thoughts = json_object_get(message, "reasoning_content");
+    if (thoughts && !json_object_get(message, "thinking"))
+        json_object_set(message, "thinking", thoughts);
+    return message;
+}
+
+json_t *conversation_make(const json_t *messages, json_t *tools, struct refusal *refusal)
+{
+    if (json_array_size(messages) == 0) {
+        refuse_value(refusal, "messages", "an array of at least one message");
+        return NULL;
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *message = message_of(json_array_get(messages, i));
+        if (message && json_array_append_new(list, message) == 0) continue;
+        refuse(refusal, 400, "invalid_value",
+               "messages[%zu] has no role, or no content that is text", i);
+        json_decref(list);
+        return NULL;
+    }
+    json_t *made = json_pack("{s:o, s:O*}", "messages", list, "tools", tools);
+    if (!made) refuse_memory(refusal);
+    return made;
+}

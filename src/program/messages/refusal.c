@@ -1,0 +1,33 @@
+#include "messages/refusal.h"
+
+#include <riffle.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+int refuse(struct refusal *refusal, int status, const char *code, const char *format, ...)
+{
+    va_list arguments;
+    refusal->status = status;
+    refusal->code = code;
+    va_start(arguments, format);
+    vsnprintf(refusal->text, sizeof refusal->text, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+int refuse_memory(struct refusal *refusal)
+{
+    return refuse(refusal, 503, NULL, "out of memory");
+}
+
+int refuse_last(struct refusal *refusal, int64_t code)
+{
+    return refuse(refusal, code == RIFFLE_ERR_MEMORY ? 503 : 400,
+                  code == RIFFLE_ERR_CONTEXT ? "context_length_exceeded" : NULL, "%s",
+                  riffle_last_error());
+}
+
+int refuse_value(struct refusal *refusal, const char *name, const char *wanted)
+{
+    return refuse(refusal, 400, "invalid_value", "%s is not %s", name, wanted);
+}

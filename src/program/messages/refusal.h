@@ -1,0 +1,25 @@
+/* Why a request is not answered. */
+#ifndef MESSAGES_REFUSAL_H
+#define MESSAGES_REFUSAL_H
+
+#include <stdint.h>
+
+struct refusal {
+    int status;       /* of HTTP */
+    const char *code; /* a word for programs, or NULL */
+    char text[512];
+};
+
+/* Returns -1. */
+int refuse(struct refusal *refusal, int status, const char *code, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
+int refuse_memory(struct refusal *refusal);
+/* With riffle_last_error(), after a call that failed with the code. */
+int refuse_last(struct refusal *refusal, int64_t code);
+/* `name` is not what is `wanted`. */
+int refuse_value(struct refusal *refusal, const char *name, const char *wanted);
+
+#endif

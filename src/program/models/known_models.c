@@ -1,0 +1,66 @@
+#include "models/known_models.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/buffer.h"
+#include "platform/file.h"
+
+const struct known_model *known_models(void)
+{
+    static struct known_model *models;
+    struct known_model model;
+    size_t n = 0;
+    if (models) return models;
+    for (const char *line = known_models_tsv; *line; line += strspn(line, "\n")) {
+        int fields = sscanf(line,
+                            "%63[^\t\n]\t%127[^\t\n]\t%31[^\t\n]\t%" SCNd64
+                            "\t%63[^\t\n]\t%64[^\t\n]\t%511[^\t\n]\t%95[^\t\n]",
+                            model.name, model.file, model.licence, &model.bytes, model.draft,
+                            model.sha256, model.sources, model.sampling);
+        if (fields == 8 && *line != '#') {
+            models = cli_reallocate(models, n + 2, sizeof *models);
+            models[n++] = model;
+            models[n] = (struct known_model){.bytes = 0};
+        }
+        line += strcspn(line, "\n");
+    }
+    return models;
+}
+
+/* Says once that a variable is ignored: folders in the working directory would surprise. */
+static void explain_relative(const char *variable)
+{
+    static int explained;
+    const char *value = getenv(variable);
+    if (explained || !value || !value[0] || rf_path_is_absolute(value)) return;
+    explained = 1;
+    fprintf(stderr, "riffle: %s is not an absolute path and is ignored\n", variable);
+}
+
+const char *models_folder(char path[LONGEST_PATH])
+{
+    const char *chosen = getenv("RIFFLE_MODELS");
+    char data[LONGEST_PATH];
+    int n;
+    if (chosen && chosen[0]) {
+        n = snprintf(path, LONGEST_PATH, "%s", chosen);
+    } else {
+        explain_relative("XDG_DATA_HOME");
+        if (rf_user_folder(RF_FOLDER_DATA, data, sizeof data) != 0)
+            return "the models' folder is unknown: set RIFFLE_MODELS, or XDG_DATA_HOME or HOME to "
+                   "an absolute path";
+        n = snprintf(path, LONGEST_PATH, "%s/riffle/models", data);
+    }
+    return n < 0 || n >= LONGEST_PATH ? "the path of the models' folder is too long" : NULL;
+}
+
+const struct known_model *known_model_of(const char *path)
+{
+    const char *slash = rf_path_separator(path), *file = slash ? slash + 1 : path;
+    for (const struct known_model *model = known_models(); model->name[0]; model++)
+        if (strcmp(model->file, file) == 0) return model;
+    return NULL;
+}

@@ -1,0 +1,32 @@
+/* The models of scripts/models.tsv, and where models are kept. */
+#ifndef MODELS_KNOWN_MODELS_H
+#define MODELS_KNOWN_MODELS_H
+
+#include <stdint.h>
+
+#include "output/buffer.h"
+
+enum { LONGEST_PATH = 4096 };
+
+/* The file's text, embedded by the build. */
+extern const char known_models_tsv[];
+
+struct known_model {
+    char name[64], file[128], licence[32];
+    int64_t bytes;
+    char draft[64]; /* name of its draft model; "-": none */
+    char sha256[65];
+    char sources[512];
+    char sampling[96]; /* "temp=0.2,top-p=0.9": options of a chat; "-": none */
+};
+
+/* Ended by an entry without a name. */
+const struct known_model *known_models(void);
+
+/* The folder of models with a short name: $RIFFLE_MODELS, else a folder in the user's data folder.
+ * NULL, or a sentence about what is wrong. */
+const char *models_folder(char path[LONGEST_PATH]);
+/* The listed model at `path`, which is recognised by its file name; NULL: none. */
+const struct known_model *known_model_of(const char *path);
+
+#endif

@@ -1,0 +1,57 @@
+/* All models that have a name: those in the models' folder and the known ones. */
+#ifndef MODELS_MODEL_LIST_H
+#define MODELS_MODEL_LIST_H
+
+#include "models/known_models.h"
+
+struct model_entry {
+    char *name; /* a known model's short name; else the file's without .gguf, or the folder's */
+    char *file; /* its name in the folder */
+    char *path;
+    const struct known_model *known; /* NULL: not in scripts/models.tsv */
+    int is_folder;                   /* safetensors and their JSON files */
+    int64_t bytes;                   /* on the disk; -1: not there, or only a part of it */
+};
+
+struct model_list {
+    char folder[LONGEST_PATH];
+    struct model_entry *items; /* the known ones in their order, then the others by name */
+    size_t count;
+};
+
+/* Reads the folder, which need not exist. CLI_OK, or CLI_FAILED with a sentence on standard error.
+ * model_list_free is allowed in both cases. */
+int model_list_read(struct model_list *list);
+void model_list_free(struct model_list *list);
+
+/* The entry that is called `name`: its name, its file, its file without .gguf, or an unambiguous
+ * beginning of one of these. NULL: none or several; `candidates` then lists the several. */
+const struct model_entry *model_list_find(const struct model_list *list, const char *name,
+                                          struct buffer *candidates);
+/* The same without beginnings. */
+const struct model_entry *model_list_exact(const struct model_list *list, const char *name);
+/* Prints why the search failed. Returns CLI_FAILED. */
+int model_list_explain(const struct model_list *list, const char *name,
+                       const struct buffer *candidates);
+
+/* Whether a known model's file has all its bytes. Of others, whether there is a file. */
+int model_is_complete(const struct model_entry *entry);
+/* Prints how the model can be fetched. Returns CLI_FAILED. */
+int model_explain_missing(const struct model_entry *entry);
+
+/* The path of MODEL: an existing file or folder, else as model_list_find says. For free(); NULL
+ * with a sentence on standard error that names the remedy. */
+char *model_path(const char *model);
+
+/* Whether `name` may be meant as a MODEL: it exists, looks like a path, or begins a known name. */
+int may_be_model(const char *name);
+
+/* The listed draft model of the model at `path`, which is recognised by its file name. The path,
+ * for free(), is NULL if the file is not complete; the name, too, if there is none. */
+struct draft {
+    const char *name;
+    char *path;
+};
+struct draft draft_of(const char *path);
+
+#endif

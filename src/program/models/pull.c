@@ -1,0 +1,188 @@
+#include "models/pull.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "models/model_list.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "platform/terminal.h"
+#include "riffle.h"
+#include "terminal/ask.h"
+
+enum { DEFAULT_TIMEOUT = 60 };
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+/* "45.1 MB of 98.4 MB, 3.2 MB/s, 17 s left" */
+static void describe(char *note, size_t cap, const struct progress_line *progress, uint64_t done,
+                     uint64_t total)
+{
+    char a[32], b[32], c[32] = "";
+    double seconds = rf_clock_seconds() - progress->start_seconds;
+    double rate = done > progress->start_done && seconds > 0
+                      ? (double)(done - progress->start_done) / seconds
+                      : 0;
+    int n = snprintf(note, cap, "%s%s%s", human_bytes(done, a), total ? " of " : "",
+                     total ? human_bytes(total, b) : "");
+    if (rate <= 0 || seconds < 1 || n < 0 || (size_t)n >= cap) return;
+    double left = total > done ? (double)(total - done) / rate : 0;
+    if (left >= 5400)
+        snprintf(c, sizeof c, ", %.1f h left", left / 3600);
+    else if (left >= 90)
+        snprintf(c, sizeof c, ", %.0f min left", left / 60);
+    else if (total)
+        snprintf(c, sizeof c, ", %.0f s left", left);
+    snprintf(note + n, cap - (size_t)n, ", %s/s%s", human_bytes((uint64_t)rate, a), c);
+}
+
+static int on_progress(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    struct pull *pull = user;
+    char note[128] = "";
+    if (strcmp(stage, pull->progress.stage) == 0)
+        describe(note, sizeof note, &pull->progress, done, total);
+    return progress_update_note(&pull->progress, stage, done, total, note);
+}
+
+/* ---- fetching ------------------------------------------------------------------------------ */
+
+/* A file is a model if its header can be opened. */
+static int accept_model(void *user, const char *path, struct rf_error *error)
+{
+    riffle_model_options options;
+    riffle_model *model;
+    (void)user;
+    riffle_model_options_init(&options, sizeof options);
+    options.flags = RIFFLE_OPEN_HEADER;
+    options.chain = "none";
+    int code = riffle_model_open(&model, path, &options);
+    if (code == RIFFLE_OK) riffle_model_close(model);
+    return code == RIFFLE_OK
+               ? 0
+               : rf_fail(error, code, "Riffle cannot read it: %s", riffle_last_error());
+}
+
+/* Prints why the fetch failed, and what is left of it. */
+static int explain(struct pull *pull, int code, const struct rf_error *error)
+{
+    char size[32];
+    uint64_t kept = fetch_kept_bytes(pull->path);
+    if (code == RF_ERR_CONTEXT) return cli_fail("another process is fetching %s", pull->name);
+    human_bytes(kept, size);
+    if (code == RF_ERR_CANCELLED) {
+        cli_fail("interrupted; %s are kept, and the same command continues", size);
+        return CLI_INTERRUPTED;
+    }
+    if (!kept) return cli_fail("%s", error->text);
+    return cli_fail("%s; %s are kept, and the same command continues", error->text, size);
+}
+
+static int fetch(struct pull *pull)
+{
+    struct rf_error error;
+    char sha256[SHA256_TEXT], folder[LONGEST_PATH], size[32];
+    const char *slash = rf_path_separator(pull->path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - pull->path), pull->path);
+    if (rf_make_folder(folder) != 0 || !rf_is_directory(folder))
+        return cli_fail("%s: cannot make this folder", folder);
+    fprintf(stderr, "Fetching %s%s%s%s%s%s into ", pull->name, pull->licence[0] ? " (" : "",
+            pull->licence, pull->order.bytes > 0 ? ", " : "",
+            pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
+            pull->licence[0] ? ")" : "");
+    print_name(stderr, folder);
+    fputc('\n', stderr);
+    double start = rf_clock_seconds();
+    int code = fetch_file(&pull->order, sha256, &error);
+    progress_clear(&pull->progress);
+    if (code) return explain(pull, code, &error);
+    fprintf(stderr, "%s: %s in %.0f s, %s%s\n", pull->name,
+            human_bytes((uint64_t)rf_file_bytes(pull->path), size), rf_clock_seconds() - start,
+            pull->order.sha256 ? "verified" : "not verified: its SHA-256 is ",
+            pull->order.sha256 ? "" : sha256);
+    return CLI_OK;
+}
+
+/* The file is there. Checks that it is the right one as far as that is known. */
+static int check(struct pull *pull, int again)
+{
+    char stamped[SHA256_TEXT], now[SHA256_TEXT];
+    struct rf_error error;
+    int64_t bytes = rf_file_bytes(pull->path);
+    enum stamp stamp = stamp_read(pull->path, stamped);
+    const char *wanted = pull->order.sha256 ? pull->order.sha256 : stamped;
+    if (bytes < 0) return cli_fail("%s is not a file", pull->path);
+    if (pull->order.bytes >= 0 && bytes != pull->order.bytes)
+        return cli_fail("%s has %lld bytes of %lld: `riffle rm %s` removes it", pull->path,
+                        (long long)bytes, (long long)pull->order.bytes, pull->name);
+    if (!wanted[0]) {
+        fprintf(stderr, "%s is there; it is not verified, as no SHA-256 is known\n", pull->name);
+        return CLI_OK;
+    }
+    if (stamp != STAMP_HOLDS || strcmp(stamped, wanted) != 0 || again) {
+        int code = stamp_hash_file(pull->path, now, on_progress, pull, &error);
+        progress_clear(&pull->progress);
+        if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
+        if (code) return cli_fail("%s", error.text);
+        if (strcmp(now, wanted) != 0)
+            return cli_fail("%s: its SHA-256 is %s, not %s; `riffle rm %s` removes it", pull->path,
+                            now, wanted, pull->name);
+        stamp_write(pull->path, now);
+    }
+    fprintf(stderr, "%s is there, verified\n", pull->name);
+    return CLI_OK;
+}
+
+struct pull pull_file(const char *name, const char *path)
+{
+    struct pull pull = {.name = name, .path = path, .licence = ""};
+    pull.order = (struct fetch_order){.path = path,
+                                      .bytes = -1,
+                                      .timeout_seconds = DEFAULT_TIMEOUT,
+                                      .progress = on_progress,
+                                      .accept = accept_model};
+    return pull;
+}
+
+struct pull pull_known(const struct known_model *known, const char *path)
+{
+    struct pull pull = pull_file(known->name, path);
+    pull.licence = known->licence;
+    pull.order.sources = known->sources;
+    pull.order.bytes = known->bytes;
+    pull.order.sha256 = known->sha256;
+    return pull;
+}
+
+int pull_run(struct pull *pull, int verify)
+{
+    pull->order.user = pull;
+    rf_interrupts_catch_all();
+    return rf_path_exists(pull->path) ? check(pull, verify) : fetch(pull);
+}
+
+int pull_offer(const char *model)
+{
+    struct model_list list;
+    struct buffer candidates = {0}, question = {0};
+    char size[32];
+    if (!can_ask() || rf_path_exists(model)) return CLI_OK;
+    int status = model_list_read(&list);
+    const struct model_entry *entry =
+        status == CLI_OK ? model_list_find(&list, model, &candidates) : NULL;
+    if (entry && entry->known && entry->bytes < 0) {
+        buffer_printf(&question, "%s (%s, %s) is not on this disk. Fetch it now?", entry->name,
+                      entry->known->licence, human_bytes((uint64_t)entry->known->bytes, size));
+        enum answer answer = ask(question.data, ANSWER_YES);
+        struct pull pull = pull_known(entry->known, entry->path);
+        if (answer == ANSWER_INTERRUPTED) status = CLI_INTERRUPTED;
+        if (answer == ANSWER_YES) status = pull_run(&pull, 0);
+    }
+    buffer_free(&candidates);
+    buffer_free(&question);
+    model_list_free(&list);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* Error sentences on standard error, and the exit statuses that go with them. A function that
+ * returns another status than CLI_OK has printed exactly one sentence, unless it says otherwise.
+ * Every part of the program reports its failures here. */
+#ifndef OUTPUT_ERRORS_H
+#define OUTPUT_ERRORS_H
+
+#include <stdint.h>
+
+#include "output/status.h"
+
+/* The verb whose help cli_usage_error refers to; NULL: none. */
+extern const char *cli_verb;
+
+/* Prints one sentence on standard error, with '?' for control bytes. Returns CLI_FAILED. */
+int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
+/* The same for wrong usage, with a reference to the help. Returns CLI_USAGE. */
+int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
+/* Only the reference to the help. Returns CLI_USAGE. */
+int cli_usage_hint(void);
+/* Prints a sentence of the library, and the option for a field that it names. Returns
+ * CLI_FAILED. */
+int cli_explain(const char *text);
+/* The exit status for the result of a library call. If it is negative, prints the library's
+ * sentence as cli_explain does. CLI_INTERRUPTED, without a sentence, if the user stopped the
+ * call. */
+int cli_status(int64_t result);
+
+#endif

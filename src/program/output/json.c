@@ -1,0 +1,141 @@
+#include "output/json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "output/buffer.h"
+
+static void quoted(struct buffer *out, const char *text, size_t n)
+{
+    static const char specials[] = "\"\\\n\t\r", letters[] = "\"\\ntr";
+    buffer_puts(out, "\"");
+    for (size_t i = 0, length; i < n; i += length) {
+        unsigned char c = (unsigned char)text[i];
+        const char *special = c ? strchr(specials, c) : NULL;
+        length = rf_utf8_length(text + i, n - i);
+        if (length == 0) {
+            buffer_puts(out, "\xef\xbf\xbd");
+            length = 1;
+        } else if (special) {
+            buffer_printf(out, "\\%c", letters[special - specials]);
+        } else if (c < 0x20 || c == 0x7f) {
+            buffer_printf(out, "\\u%04x", c);
+        } else {
+            buffer_append(out, text + i, length);
+        }
+    }
+    buffer_puts(out, "\"");
+}
+
+static void before_value(struct json_writer *json, const char *key, size_t n_key)
+{
+    if (json->comma) buffer_puts(&json->text, ", ");
+    json->comma = 1;
+    if (!n_key) return;
+    quoted(&json->text, key, n_key);
+    buffer_puts(&json->text, ": ");
+}
+
+static void put_number(struct buffer *out, double value)
+{
+    if (isfinite(value))
+        buffer_printf(out, "%.9g", value);
+    else
+        buffer_puts(out, "null");
+}
+
+/* The next argument, as `conversion`, of n characters, names it. */
+static void put_value(struct buffer *out, const char *conversion, size_t n, va_list *arguments)
+{
+    switch (conversion[n - 1]) {
+    case 's': {
+        const char *text = va_arg(*arguments, const char *);
+        quoted(out, text, strlen(text));
+        break;
+    }
+    case 'g': put_number(out, va_arg(*arguments, double)); break;
+    case 'u': buffer_printf(out, "%" PRIu64, va_arg(*arguments, uint64_t)); break;
+    default:
+        if (n > strlen("%d"))
+            buffer_printf(out, "%" PRId64, va_arg(*arguments, int64_t));
+        else
+            buffer_printf(out, "%d", va_arg(*arguments, int));
+    }
+}
+
+void jw_put(struct json_writer *json, const char *format, ...)
+{
+    const char *key = NULL;
+    size_t n_key = 0, n;
+    va_list arguments;
+    va_start(arguments, format);
+    for (const char *word = format; *word; word += n + strspn(word + n, " ")) {
+        n = strcspn(word, " ");
+        if (!strchr("%{[}]", *word)) {
+            key = word;
+            n_key = n;
+            continue;
+        }
+        int is_end = *word == '}' || *word == ']', is_value = *word == '%';
+        if (!is_end) before_value(json, key, n_key);
+        if (is_value)
+            put_value(&json->text, word, n, &arguments);
+        else
+            buffer_append(&json->text, word, 1);
+        json->comma = is_end || is_value;
+        n_key = 0;
+    }
+    va_end(arguments);
+}
+
+void jw_text(struct json_writer *json, const char *key, const char *text, size_t n)
+{
+    before_value(json, key, key ? strlen(key) : 0);
+    quoted(&json->text, text, n);
+}
+
+void jw_string(struct json_writer *json, const char *key, const char *text)
+{
+    if (text)
+        jw_text(json, key, text, strlen(text));
+    else
+        jw_number(json, key, NAN);
+}
+
+void jw_number(struct json_writer *json, const char *key, double value)
+{
+    before_value(json, key, key ? strlen(key) : 0);
+    put_number(&json->text, value);
+}
+
+void jw_lines(struct json_writer *json, const struct buffer *text)
+{
+    for (const char *at = text->data; at && *at;) {
+        size_t n = strcspn(at, "\n");
+        jw_text(json, NULL, at, n);
+        at += n + (at[n] == '\n');
+    }
+}
+
+void jw_bool(struct json_writer *json, const char *key, int value)
+{
+    before_value(json, key, strlen(key));
+    buffer_puts(&json->text, value ? "true" : "false");
+}
+
+void jw_json(struct json_writer *json, const char *key, const char *value)
+{
+    before_value(json, key, key ? strlen(key) : 0);
+    buffer_puts(&json->text, value);
+}
+
+void jw_print(struct json_writer *json)
+{
+    buffer_append(&json->text, "\n", 1);
+    buffer_write(&json->text, stdout);
+    buffer_free(&json->text);
+    json->comma = 0;
+}

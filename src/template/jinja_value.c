@@ -1,0 +1,676 @@
+/* Values: their truth, order and texts are Python's. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/utf8.h"
+#include "template/jinja_parts.h"
+
+/* ---- failures and bounds ---- */
+
+value rf_jinja_fail(struct rf_jinja_run *run, int code, const char *format, ...)
+{
+    char text[400];
+    va_list arguments;
+    if (!run->code) {
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        run->code = rf_jinja_bad(run->error, code, run->line, "%s", text);
+    }
+    return (value){0};
+}
+
+value rf_jinja_mistyped(struct rf_jinja_run *run, const char *what, value v)
+{
+    if (v.type == RF_JINJA_UNDEFINED && v.bytes)
+        return rf_jinja_fail(run, RF_ERR_ARGUMENT, "%.*s is not defined",
+                             rf_shown(rf_jinja_bytes(v)), v.u.data);
+    return rf_jinja_fail(run, RF_ERR_ARGUMENT, "it cannot %s %s", what, rf_jinja_type_name(v));
+}
+
+int rf_jinja_steps(struct rf_jinja_run *run, size_t n)
+{
+    run->steps += n;
+    if (run->steps > RF_JINJA_MAX_STEPS)
+        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "it takes too many steps");
+    return run->code;
+}
+
+void *rf_jinja_take(struct rf_jinja_run *run, size_t count, size_t size)
+{
+    if (run->code) return NULL;
+    if (count > RF_JINJA_MAX_MEMORY / size || (run->memory += count * size) > RF_JINJA_MAX_MEMORY) {
+        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "it needs too much memory");
+        return NULL;
+    }
+    void *memory = rf_arena_alloc(&run->arena, count, size, "chat template", run->error);
+    if (!memory) run->code = RF_ERR_MEMORY;
+    return memory;
+}
+
+/* Room for one more element in an array of the run. 0 after a failure. */
+static int grow(struct rf_jinja_run *run, void *array, size_t n, size_t *cap, size_t size)
+{
+    void *old, *grown;
+    if (n < *cap) return 1;
+    size_t wanted = *cap ? 2 * *cap : 4;
+    if (!(grown = rf_jinja_take(run, wanted, size))) return 0;
+    memcpy(&old, array, sizeof old);
+    if (n) memcpy(grown, old, n * size);
+    memcpy(array, &grown, sizeof grown);
+    *cap = wanted;
+    return 1;
+}
+
+/* ---- making ---- */
+
+value rf_jinja_none(void)
+{
+    return (value){.type = RF_JINJA_NONE};
+}
+
+value rf_jinja_undefined(struct rf_str name)
+{
+    return (value){.type = RF_JINJA_UNDEFINED, .u.data = name.data, .bytes = name.bytes};
+}
+
+value rf_jinja_bool(int flag)
+{
+    return (value){.type = RF_JINJA_BOOL, .u.integer = flag != 0};
+}
+
+value rf_jinja_integer(int64_t integer)
+{
+    return (value){.type = RF_JINJA_INT, .u.integer = integer};
+}
+
+value rf_jinja_real(double real)
+{
+    return (value){.type = RF_JINJA_FLOAT, .u.real = real};
+}
+
+value rf_jinja_string(struct rf_str text, uint8_t origin)
+{
+    return (value){
+        .type = RF_JINJA_STRING, .origin = origin, .u.data = text.data, .bytes = text.bytes};
+}
+
+value rf_jinja_text(const char *text)
+{
+    return rf_jinja_string(rf_str_of(text), 0);
+}
+
+struct rf_str rf_jinja_bytes(value string)
+{
+    int has = string.type == RF_JINJA_STRING || string.type == RF_JINJA_UNDEFINED;
+    return has && string.bytes ? (struct rf_str){string.u.data, string.bytes}
+                               : (struct rf_str){"", 0};
+}
+
+value rf_jinja_list(struct rf_jinja_run *run)
+{
+    struct rf_jinja_list *list = rf_jinja_take(run, 1, sizeof *list);
+    return list ? (value){.type = RF_JINJA_LIST, .u.list = list} : (value){0};
+}
+
+value rf_jinja_tuple(struct rf_jinja_run *run)
+{
+    value tuple = rf_jinja_list(run);
+    if (tuple.type) tuple.type = RF_JINJA_TUPLE;
+    return tuple;
+}
+
+value rf_jinja_dict(struct rf_jinja_run *run)
+{
+    struct rf_jinja_dict *dict = rf_jinja_take(run, 1, sizeof *dict);
+    return dict ? (value){.type = RF_JINJA_DICT, .u.dict = dict} : (value){0};
+}
+
+void rf_jinja_add(struct rf_jinja_run *run, value list, value item)
+{
+    struct rf_jinja_list *items = list.u.list;
+    if (!rf_jinja_is_sequence(list)) return;
+    if (grow(run, &items->items, items->n, &items->cap, sizeof item))
+        items->items[items->n++] = item;
+}
+
+value rf_jinja_pair(struct rf_jinja_run *run, value a, value b)
+{
+    value pair = rf_jinja_tuple(run);
+    rf_jinja_add(run, pair, a);
+    rf_jinja_add(run, pair, b);
+    return pair;
+}
+
+value *rf_jinja_find(struct rf_jinja_run *run, const struct rf_jinja_dict *dict, value key)
+{
+    rf_jinja_steps(run, dict->n / 8);
+    for (size_t i = 0; i < dict->n; i++)
+        if (rf_jinja_equal(run, dict->keys[i], key)) return &dict->values[i];
+    return NULL;
+}
+
+void rf_jinja_insert(struct rf_jinja_run *run, struct rf_jinja_dict *dict, value key, value v)
+{
+    value *found = rf_jinja_find(run, dict, key);
+    size_t cap = dict->cap;
+    if (found) {
+        *found = v;
+        return;
+    }
+    if (!grow(run, &dict->keys, dict->n, &cap, sizeof key) ||
+        !grow(run, &dict->values, dict->n, &dict->cap, sizeof v))
+        return;
+    dict->keys[dict->n] = key;
+    dict->values[dict->n++] = v;
+}
+
+void rf_jinja_put(struct rf_jinja_run *run, value dict, const char *key, value v)
+{
+    if (dict.type == RF_JINJA_DICT) rf_jinja_insert(run, dict.u.dict, rf_jinja_text(key), v);
+}
+
+value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, uint8_t origin)
+{
+    struct rf_str text, key;
+    const struct rf_json *member;
+    int64_t integer;
+    double real;
+    int flag;
+    if (rf_json_string(json, &text)) return rf_jinja_string(text, origin);
+    if (rf_json_integer(json, &integer)) return rf_jinja_integer(integer);
+    if (rf_json_number(json, &real)) return rf_jinja_real(real);
+    if (rf_json_bool(json, &flag)) return rf_jinja_bool(flag);
+    if (rf_json_is_array(json)) {
+        value list = rf_jinja_list(run);
+        for (size_t i = 0; i < rf_json_count(json) && !run->code; i++)
+            rf_jinja_add(run, list, rf_jinja_from_json(run, rf_json_at(json, i), origin));
+        return list;
+    }
+    if (!rf_json_is_object(json)) return rf_jinja_none();
+    value dict = rf_jinja_dict(run);
+    for (void *i = NULL; !run->code && rf_json_next(json, &i, &key, &member);)
+        rf_jinja_insert(run, dict.u.dict, rf_jinja_string(key, origin),
+                        rf_jinja_from_json(run, member, origin));
+    return dict;
+}
+
+/* ---- properties ---- */
+
+const char *rf_jinja_type_name(value v)
+{
+    static const char *const names[] = {"an undefined value",
+                                        "None",
+                                        "a bool",
+                                        "an integer",
+                                        "a float",
+                                        "a string",
+                                        "a list",
+                                        "a tuple",
+                                        "a dict",
+                                        "a namespace",
+                                        "a loop",
+                                        "a function"};
+    return names[v.type];
+}
+
+int rf_jinja_is_sequence(value v)
+{
+    return v.type == RF_JINJA_LIST || v.type == RF_JINJA_TUPLE;
+}
+
+int rf_jinja_truth(value v)
+{
+    switch (v.type) {
+    case RF_JINJA_UNDEFINED:
+    case RF_JINJA_NONE: return 0;
+    case RF_JINJA_BOOL:
+    case RF_JINJA_INT: return v.u.integer != 0;
+    case RF_JINJA_FLOAT: return v.u.real != 0;
+    case RF_JINJA_STRING: return v.bytes != 0;
+    case RF_JINJA_LIST:
+    case RF_JINJA_TUPLE: return v.u.list->n != 0;
+    case RF_JINJA_DICT: return v.u.dict->n != 0;
+    default: return 1;
+    }
+}
+
+int rf_jinja_as_integer(value v, int64_t *integer)
+{
+    if (v.type != RF_JINJA_INT && v.type != RF_JINJA_BOOL) return 0;
+    *integer = v.u.integer;
+    return 1;
+}
+
+int rf_jinja_as_number(value v, double *number)
+{
+    int64_t integer;
+    if (v.type == RF_JINJA_FLOAT)
+        *number = v.u.real;
+    else if (rf_jinja_as_integer(v, &integer))
+        *number = (double)integer;
+    else
+        return 0;
+    return 1;
+}
+
+static int same_lists(struct rf_jinja_run *run, const struct rf_jinja_list *a,
+                      const struct rf_jinja_list *b)
+{
+    int same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++) same = rf_jinja_equal(run, a->items[i], b->items[i]);
+    return same;
+}
+
+static int same_dicts(struct rf_jinja_run *run, const struct rf_jinja_dict *a,
+                      const struct rf_jinja_dict *b)
+{
+    int same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++) {
+        const value *other = rf_jinja_find(run, b, a->keys[i]);
+        same = other && rf_jinja_equal(run, a->values[i], *other);
+    }
+    return same;
+}
+
+static int same_values(struct rf_jinja_run *run, value a, value b)
+{
+    double x, y;
+    int64_t i, j;
+    if (rf_jinja_as_integer(a, &i) && rf_jinja_as_integer(b, &j)) return i == j;
+    if (rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return x == y;
+    if (a.type != b.type) return 0;
+    switch (a.type) {
+    case RF_JINJA_STRING: return rf_str_same(rf_jinja_bytes(a), rf_jinja_bytes(b));
+    case RF_JINJA_LIST:
+    case RF_JINJA_TUPLE: return same_lists(run, a.u.list, b.u.list);
+    case RF_JINJA_DICT: return same_dicts(run, a.u.dict, b.u.dict);
+    case RF_JINJA_NAMESPACE: return a.u.dict == b.u.dict;
+    case RF_JINJA_LOOP: return a.u.loop == b.u.loop;
+    case RF_JINJA_CALLABLE: return a.u.callable == b.u.callable;
+    default: return 1;
+    }
+}
+
+int rf_jinja_equal(struct rf_jinja_run *run, value a, value b)
+{
+    /* Values cannot contain themselves, but a list that is nested in itself by hand is as deep as
+     * the template is long. */
+    int same = 0;
+    if (run->depth >= RF_JINJA_MAX_DEPTH)
+        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "its values are nested too deeply");
+    if (rf_jinja_steps(run, a.type == RF_JINJA_STRING ? a.bytes / 256 : 1)) return 0;
+    run->depth++;
+    same = same_values(run, a, b);
+    run->depth--;
+    return same;
+}
+
+int rf_jinja_order(struct rf_jinja_run *run, value a, value b)
+{
+    double x, y;
+    int64_t i, j;
+    if (rf_jinja_as_integer(a, &i) && rf_jinja_as_integer(b, &j)) return (i > j) - (i < j);
+    if (rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return (x > y) - (x < y);
+    if (a.type == RF_JINJA_STRING && b.type == RF_JINJA_STRING) {
+        rf_jinja_steps(run, a.bytes / 256);
+        return rf_str_order(rf_jinja_bytes(a), rf_jinja_bytes(b));
+    }
+    if (rf_jinja_is_sequence(a) && a.type == b.type) {
+        const struct rf_jinja_list *p = a.u.list, *q = b.u.list;
+        if (rf_jinja_steps(run, 1) || run->depth >= RF_JINJA_MAX_DEPTH) return 0;
+        run->depth++;
+        int order = 0;
+        for (size_t k = 0; !order && k < p->n && k < q->n; k++)
+            if (!rf_jinja_equal(run, p->items[k], q->items[k]))
+                order = rf_jinja_order(run, p->items[k], q->items[k]);
+        run->depth--;
+        return order ? order : (p->n > q->n) - (p->n < q->n);
+    }
+    rf_jinja_fail(run, RF_ERR_ARGUMENT, "it cannot compare %s with %s", rf_jinja_type_name(a),
+                  rf_jinja_type_name(b));
+    return 0;
+}
+
+size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_str wanted,
+                       size_t from)
+{
+    if (wanted.bytes == 0) return from <= text.bytes ? from : SIZE_MAX;
+    while (from < text.bytes && text.bytes - from >= wanted.bytes) {
+        size_t window = text.bytes - from - wanted.bytes + 1;
+        const char *at = memchr(text.data + from, wanted.data[0], window);
+        size_t passed = at ? (size_t)(at - text.data) - from : window;
+        if (rf_jinja_steps(run, 1 + passed / 256) || !at) break;
+        from += passed;
+        if (memcmp(at, wanted.data, wanted.bytes) == 0) return from;
+        rf_jinja_steps(run, wanted.bytes / 256);
+        from++;
+    }
+    return SIZE_MAX;
+}
+
+int rf_jinja_contains(struct rf_jinja_run *run, value container, value item)
+{
+    if (container.type == RF_JINJA_STRING) {
+        if (item.type != RF_JINJA_STRING) {
+            rf_jinja_mistyped(run, "look in a string for", item);
+            return 0;
+        }
+        return rf_jinja_search(run, rf_jinja_bytes(container), rf_jinja_bytes(item), 0) != SIZE_MAX;
+    }
+    if (container.type == RF_JINJA_DICT) return rf_jinja_find(run, container.u.dict, item) != NULL;
+    const struct rf_jinja_list *list = rf_jinja_iterate(run, container);
+    for (size_t i = 0; list && i < list->n; i++)
+        if (rf_jinja_equal(run, list->items[i], item)) return 1;
+    return 0;
+}
+
+int64_t rf_jinja_length(struct rf_jinja_run *run, value v)
+{
+    int64_t n = 0;
+    switch (v.type) {
+    case RF_JINJA_UNDEFINED: return 0;
+    case RF_JINJA_LIST:
+    case RF_JINJA_TUPLE: return (int64_t)v.u.list->n;
+    case RF_JINJA_DICT: return (int64_t)v.u.dict->n;
+    case RF_JINJA_STRING:
+        rf_jinja_steps(run, v.bytes / 64);
+        for (size_t at = 0; at < v.bytes; at += rf_jinja_char(rf_jinja_bytes(v), at)) n++;
+        return n;
+    default: rf_jinja_mistyped(run, "count", v); return -1;
+    }
+}
+
+struct rf_jinja_list *rf_jinja_iterate(struct rf_jinja_run *run, value v)
+{
+    value list;
+    switch (v.type) {
+    case RF_JINJA_LIST:
+    case RF_JINJA_TUPLE: return v.u.list;
+    case RF_JINJA_UNDEFINED: return rf_jinja_list(run).u.list;
+    case RF_JINJA_DICT:
+        list = rf_jinja_list(run);
+        for (size_t i = 0; i < v.u.dict->n; i++) rf_jinja_add(run, list, v.u.dict->keys[i]);
+        break;
+    case RF_JINJA_STRING:
+        list = rf_jinja_list(run);
+        for (size_t at = 0, length; at < v.bytes && !run->code; at += length) {
+            length = rf_jinja_char(rf_jinja_bytes(v), at);
+            rf_jinja_add(run, list, rf_jinja_cut(v, at, at + length));
+        }
+        break;
+    default: rf_jinja_mistyped(run, "iterate over", v); return NULL;
+    }
+    return run->code ? NULL : list.u.list;
+}
+
+/* ---- strings ---- */
+
+value rf_jinja_cut(value string, size_t from, size_t to)
+{
+    if (from >= to || string.bytes == 0) return rf_jinja_string((struct rf_str){"", 0}, 0);
+    value part = string;
+    part.u.data += from;
+    part.bytes = to - from;
+    if (part.origins) part.origins += from;
+    return part;
+}
+
+size_t rf_jinja_char(struct rf_str text, size_t at)
+{
+    size_t length = rf_utf8_length(text.data + at, text.bytes - at);
+    return length ? length : 1;
+}
+
+/* As Python's str.isspace(). */
+int rf_jinja_is_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+/* Whether strip() takes a character away: white space if `characters` is not a string. */
+static int is_stripped(struct rf_str text, size_t at, size_t length, value characters)
+{
+    if (characters.type != RF_JINJA_STRING)
+        return rf_utf8_length(text.data + at, length) == length &&
+               rf_jinja_is_space(rf_utf8_decode(text.data + at, length));
+    struct rf_str set = rf_jinja_bytes(characters);
+    for (size_t i = 0, n; i < set.bytes; i += n) {
+        n = rf_jinja_char(set, i);
+        if (n == length && memcmp(set.data + i, text.data + at, n) == 0) return 1;
+    }
+    return 0;
+}
+
+value rf_jinja_strip(value string, value characters, int left, int right)
+{
+    struct rf_str text = rf_jinja_bytes(string);
+    size_t from = 0, to = text.bytes;
+    while (left && from < to) {
+        size_t length = rf_jinja_char((struct rf_str){text.data, to}, from);
+        if (!is_stripped(text, from, length, characters)) break;
+        from += length;
+    }
+    while (right && to > from) {
+        size_t length = 1;
+        while (length < 4 && length < to - from &&
+               ((unsigned char)text.data[to - length] & 0xc0) == 0x80)
+            length++;
+        if (rf_utf8_length(text.data + to - length, length) != length) length = 1;
+        if (!is_stripped(text, to - length, length, characters)) break;
+        to -= length;
+    }
+    return rf_jinja_cut(string, from, to);
+}
+
+/* ---- writing ---- */
+
+void rf_jinja_write(struct rf_jinja_run *run, struct output *out, value string)
+{
+    size_t n = string.bytes;
+    if (n == 0 || rf_jinja_steps(run, n / 512)) return;
+    if (n > out->cap - out->n) {
+        size_t cap = 2 * out->cap + n + 64;
+        char *text = rf_jinja_take(run, cap, 1);
+        uint8_t *origins = rf_jinja_take(run, cap, 1);
+        if (!text || !origins) return;
+        if (out->n) {
+            memcpy(text, out->text, out->n);
+            memcpy(origins, out->origins, out->n);
+        }
+        out->text = text;
+        out->origins = origins;
+        out->cap = cap;
+    }
+    memcpy(out->text + out->n, string.u.data, n);
+    if (string.origins)
+        memcpy(out->origins + out->n, string.origins, n);
+    else
+        memset(out->origins + out->n, string.origin, n);
+    out->n += n;
+}
+
+void rf_jinja_write_text(struct rf_jinja_run *run, struct output *out, const char *text)
+{
+    rf_jinja_write(run, out, rf_jinja_text(text));
+}
+
+value rf_jinja_written(struct rf_jinja_run *run, const struct output *out)
+{
+    if (run->code || out->n == 0) return rf_jinja_string((struct rf_str){"", 0}, 0);
+    value string = rf_jinja_string((struct rf_str){out->text, out->n}, out->origins[0]);
+    if (memcmp(out->origins, out->origins + 1, out->n - 1) != 0) string.origins = out->origins;
+    return string;
+}
+
+/* The shortest decimal that reads back as the number, in Python's layout. */
+static void write_real(struct rf_jinja_run *run, struct output *out, double real)
+{
+    char text[40], digits[24];
+    int precision = 0, power;
+    if (!isfinite(real)) {
+        rf_jinja_write_text(run, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
+        return;
+    }
+    do snprintf(text, sizeof text, "%.*e", precision, real);
+    while (strtod(text, NULL) != real && ++precision < 17);
+    power = atoi(strchr(text, 'e') + 1);
+    size_t n = 0;
+    for (const char *at = text; *at != 'e'; at++)
+        if (*at >= '0' && *at <= '9') digits[n++] = *at;
+    while (n > 1 && digits[n - 1] == '0') n--;
+    const char *sign = signbit(real) ? "-" : "";
+    if (power < -4 || power >= 16)
+        snprintf(text, sizeof text, "%s%c%s%.*se%c%02d", sign, digits[0], n > 1 ? "." : "",
+                 (int)n - 1, digits + 1, power < 0 ? '-' : '+', abs(power));
+    else if (power < 0)
+        snprintf(text, sizeof text, "%s0.%.*s%.*s", sign, -power - 1, "0000", (int)n, digits);
+    else if ((int)n <= power + 1)
+        snprintf(text, sizeof text, "%s%.*s%.*s.0", sign, (int)n, digits, power + 1 - (int)n,
+                 "0000000000000000");
+    else
+        snprintf(text, sizeof text, "%s%.*s.%.*s", sign, power + 1, digits, (int)n - power - 1,
+                 digits + power + 1);
+    rf_jinja_write_text(run, out, text);
+}
+
+/* Whether repr() shows a character as it is. */
+static int is_printable(uint32_t c)
+{
+    switch (utf8proc_category((utf8proc_int32_t)c)) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return 0;
+    case UTF8PROC_CATEGORY_ZS: return c == ' ';
+    default: return 1;
+    }
+}
+
+static void write_repr_string(struct rf_jinja_run *run, struct output *out, value string)
+{
+    struct rf_str text = rf_jinja_bytes(string);
+    int apostrophe = text.bytes && memchr(text.data, '\'', text.bytes);
+    const char *quote = apostrophe && !memchr(text.data, '"', text.bytes) ? "\"" : "'";
+    rf_jinja_write_text(run, out, quote);
+    for (size_t at = 0, length; at < text.bytes && !run->code; at += length) {
+        char escape[16] = "";
+        length = rf_jinja_char(text, at);
+        uint32_t c = rf_utf8_length(text.data + at, length) ? rf_utf8_decode(text.data + at, length)
+                                                            : 0xfffd;
+        const char *plain = c && c < 0x80 ? strchr("\\\nn\rr\tt", (int)c) : NULL;
+        if (c == (unsigned char)*quote || c == '\\')
+            snprintf(escape, sizeof escape, "\\%c", (char)c);
+        else if (plain && c < ' ')
+            snprintf(escape, sizeof escape, "\\%c", plain[1]);
+        else if (!is_printable(c))
+            snprintf(escape, sizeof escape,
+                     c < 0x100     ? "\\x%02x"
+                     : c < 0x10000 ? "\\u%04x"
+                                   : "\\U%08x",
+                     (unsigned)c);
+        value shown = rf_jinja_cut(string, at, at + length);
+        if (escape[0]) {
+            uint8_t origin = shown.origins ? shown.origins[0] : shown.origin;
+            shown = rf_jinja_string(rf_str_of(escape), origin);
+        }
+        rf_jinja_write(run, out, shown);
+    }
+    rf_jinja_write_text(run, out, quote);
+}
+
+static void write_repr_list(struct rf_jinja_run *run, struct output *out, value v)
+{
+    const struct rf_jinja_list *list = v.u.list;
+    int tuple = v.type == RF_JINJA_TUPLE;
+    rf_jinja_write_text(run, out, tuple ? "(" : "[");
+    for (size_t i = 0; i < list->n && !run->code; i++) {
+        if (i) rf_jinja_write_text(run, out, ", ");
+        rf_jinja_write_repr(run, out, list->items[i]);
+    }
+    rf_jinja_write_text(run, out, !tuple ? "]" : list->n == 1 ? ",)" : ")");
+}
+
+static void write_repr_dict(struct rf_jinja_run *run, struct output *out,
+                            const struct rf_jinja_dict *dict)
+{
+    rf_jinja_write_text(run, out, "{");
+    for (size_t i = 0; i < dict->n && !run->code; i++) {
+        if (i) rf_jinja_write_text(run, out, ", ");
+        rf_jinja_write_repr(run, out, dict->keys[i]);
+        rf_jinja_write_text(run, out, ": ");
+        rf_jinja_write_repr(run, out, dict->values[i]);
+    }
+    rf_jinja_write_text(run, out, "}");
+}
+
+void rf_jinja_write_repr(struct rf_jinja_run *run, struct output *out, value v)
+{
+    char text[32];
+    if (run->depth >= RF_JINJA_MAX_DEPTH)
+        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "its values are nested too deeply");
+    if (rf_jinja_steps(run, 1)) return;
+    run->depth++;
+    switch (v.type) {
+    case RF_JINJA_UNDEFINED: break;
+    case RF_JINJA_NONE: rf_jinja_write_text(run, out, "None"); break;
+    case RF_JINJA_BOOL: rf_jinja_write_text(run, out, v.u.integer ? "True" : "False"); break;
+    case RF_JINJA_INT:
+        snprintf(text, sizeof text, "%" PRId64, v.u.integer);
+        rf_jinja_write_text(run, out, text);
+        break;
+    case RF_JINJA_FLOAT: write_real(run, out, v.u.real); break;
+    case RF_JINJA_STRING: write_repr_string(run, out, v); break;
+    case RF_JINJA_LIST:
+    case RF_JINJA_TUPLE: write_repr_list(run, out, v); break;
+    case RF_JINJA_DICT: write_repr_dict(run, out, v.u.dict); break;
+    default: rf_jinja_mistyped(run, "write", v); break;
+    }
+    run->depth--;
+}
+
+void rf_jinja_write_str(struct rf_jinja_run *run, struct output *out, value v)
+{
+    if (v.type == RF_JINJA_STRING)
+        rf_jinja_write(run, out, v);
+    else
+        rf_jinja_write_repr(run, out, v);
+}
+
+value rf_jinja_str(struct rf_jinja_run *run, value v)
+{
+    struct output out = {0};
+    if (v.type == RF_JINJA_STRING) return v;
+    rf_jinja_write_str(run, &out, v);
+    return rf_jinja_written(run, &out);
+}
+
+value rf_jinja_replace(struct rf_jinja_run *run, value string, value old, value with, int64_t most)
+{
+    struct output out = {0};
+    struct rf_str text = rf_jinja_bytes(string), wanted = rf_jinja_bytes(old);
+    size_t at = 0;
+    while (most-- != 0 && !run->code) {
+        size_t found = rf_jinja_search(run, text, wanted, at);
+        if (found == SIZE_MAX) break;
+        rf_jinja_write(run, &out, rf_jinja_cut(string, at, found));
+        rf_jinja_write(run, &out, with);
+        at = found + wanted.bytes;
+        if (wanted.bytes) continue;
+        if (at == text.bytes) break; /* an empty text lies between all characters */
+        size_t length = rf_jinja_char(text, at);
+        rf_jinja_write(run, &out, rf_jinja_cut(string, at, at + length));
+        at += length;
+    }
+    rf_jinja_write(run, &out, rf_jinja_cut(string, at, text.bytes));
+    return rf_jinja_written(run, &out);
+}
