@@ -11,14 +11,14 @@ enum {
     COPY,
     PEAKS, /* enum gpu_peak from here on */
     CEILINGS = PEAKS + GPU_PEAKS,
-    SAMPLES = 4096, /* of a ceiling that are kept */
+    SAMPLES = 4096, /* measurements of a ceiling that are kept */
     /* The attention of Qwen2.5-7B. */
     CONTEXT = 32768,
     HEAD_DIM = 128,
     HEADS = 28,
     KV_HEADS = 4,
     GROUPS = CONTEXT / GPU_CHUNK,
-    CACHE_LAUNCHES = 16, /* of a kernel whose data stay in the second cache */
+    CACHE_LAUNCHES = 16, /* launches of a kernel whose data stay in the second cache */
     MOST_TAKEN = 8
 };
 
@@ -47,7 +47,7 @@ struct bench {
     const struct rf_roofline_request *asked;
     struct samples ceilings[CEILINGS];
     cudaEvent_t at[2];
-    char *pool; /* of random bits */
+    char *pool; /* random bits */
     size_t pool_bytes, cache_bytes;
     int has_wide;
 };
@@ -58,7 +58,7 @@ struct work {
     const struct rf_roofline_kernel *kernel;
     int32_t m, k, rows;
     int in_cache, launches;
-    size_t bytes; /* of a launch */
+    size_t bytes; /* that a launch reads */
     double operations;
     struct gpu_linear linear;
     struct gpu_attention attention;
@@ -181,7 +181,7 @@ static int roofline_begin(void *user_bench, int32_t threads, struct rf_error *er
 
 /* ---- kernels ---- */
 
-static void *take(struct work *work, size_t bytes, struct rf_error *error)
+static void *work_take(struct work *work, size_t bytes, struct rf_error *error)
 {
     const struct gpu_backend *backend = work->bench->backend;
     void *memory = gpu_take(backend, bytes, "roofline", error);
@@ -203,7 +203,7 @@ static int takes_wide(const struct work *work)
     return work->bench->has_wide && work->rows > GPU_NARROW_ROWS && !has_16_bits(work);
 }
 
-static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *error)
+static int work_rows_new(struct work *work, struct gpu_rows *x, struct rf_error *error)
 {
     size_t pairs = ((size_t)work->k + GPU_PAIR - 1) / GPU_PAIR, rows = (size_t)work->rows,
            values = (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * pairs * GPU_PAIR,
@@ -211,19 +211,19 @@ static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *erro
     *x = (struct gpu_rows){.width = work->k, .pairs = (int32_t)pairs};
     if (work->kernel->format == RF_FORMAT_BF16) {
         if (takes_wide(work))
-            x->arranged = take(work, gpu_arranged_bytes(rows, pairs), error);
+            x->arranged = work_take(work, gpu_arranged_bytes(rows, pairs), error);
         else
-            x->bf16 = take(work, values * sizeof *x->bf16, error);
+            x->bf16 = work_take(work, values * sizeof *x->bf16, error);
         return x->bf16 || x->arranged ? 0 : RF_ERR_MEMORY;
     }
     if (takes_wide(work)) {
-        x->pieces = take(work, gpu_pieces_bytes(rows, pairs), error);
+        x->pieces = work_take(work, gpu_pieces_bytes(rows, pairs), error);
         return x->pieces ? 0 : RF_ERR_MEMORY;
     }
-    x->codes = take(work, values, error);
-    x->scales = take(work, scales, error);
-    x->halves = take(work, scales, error);
-    if (has_16_bits(work)) x->low = take(work, values, error);
+    x->codes = work_take(work, values, error);
+    x->scales = work_take(work, scales, error);
+    x->halves = work_take(work, scales, error);
+    if (has_16_bits(work)) x->low = work_take(work, values, error);
     return x->codes && x->scales && x->halves && (x->low || !has_16_bits(work)) ? 0 : RF_ERR_MEMORY;
 }
 
@@ -240,8 +240,8 @@ static int linear_new(struct work *work, struct rf_error *error)
                                   .k = work->k,
                                   .n_matrices = 1,
                                   .parts = gpu_parts((size_t)work->m)};
-    int code = rows_new(work, &linear->x, error);
-    float *y = take(work, (size_t)work->m * (size_t)work->rows * sizeof *y, error);
+    int code = work_rows_new(work, &linear->x, error);
+    float *y = work_take(work, (size_t)work->m * (size_t)work->rows * sizeof *y, error);
     linear->matrices[0] = (struct gpu_matrix){.y = y, .rows = work->m};
     return y ? code : RF_ERR_MEMORY;
 }
@@ -279,7 +279,7 @@ static int attention_places(struct work *work, struct rf_error *error)
     void *to[4];
     cudaError_t status = cudaSuccess;
     for (int i = 0; i < 4 && status == cudaSuccess; i++) {
-        to[i] = take(work, parts[i].bytes, error);
+        to[i] = work_take(work, parts[i].bytes, error);
         if (!to[i]) return RF_ERR_MEMORY;
         status = cudaMemcpyAsync(to[i], parts[i].from, parts[i].bytes, cudaMemcpyHostToDevice,
                                  bench->backend->stream);
@@ -302,16 +302,16 @@ static int attention_new(struct work *work, struct rf_error *error)
            halves = CONTEXT - (size_t)cut.groups * GPU_CHUNK;
     int code = attention_places(work, error);
     if (code) return code;
-    float *q = take(work, rows * width * sizeof *q, error);
-    float *partials =
-        take(work, rows * HEADS * (size_t)cut.parts * (HEAD_DIM + 2) * sizeof *partials, error);
+    float *q = work_take(work, rows * width * sizeof *q, error);
+    float *partials = work_take(
+        work, rows * HEADS * (size_t)cut.parts * (HEAD_DIM + 2) * sizeof *partials, error);
     work->m = CONTEXT;
     work->k = HEAD_DIM;
     work->bytes = halves * KV_HEADS * 2 * HEAD_DIM * sizeof(uint16_t) +
                   groups * (rf_kv_upper_bytes(HEAD_DIM) +
                             (work->kernel->kv == RF_KV_Q8 ? rf_kv_lower_bytes(HEAD_DIM) : 0));
     work->operations = 4.0 * CONTEXT * HEADS * HEAD_DIM * work->rows;
-    work->out = (struct gpu_rows){.f32 = take(work, rows * width * sizeof(float), error),
+    work->out = (struct gpu_rows){.f32 = work_take(work, rows * width * sizeof(float), error),
                                   .width = (int32_t)width,
                                   .pairs = (int32_t)width / GPU_PAIR};
     heads.planes = KV_HEADS * (int32_t)(work->bench->pool_bytes / work->bytes);
@@ -342,7 +342,7 @@ static int peak_of(const struct work *work)
     return (int)PEAKS + (int)peak;
 }
 
-static cudaError_t record(struct work *work)
+static cudaError_t work_record(struct work *work)
 {
     cudaStream_t stream = work->bench->backend->stream;
     cudaGraph_t recorded = NULL;
@@ -356,8 +356,8 @@ static cudaError_t record(struct work *work)
     return status;
 }
 
-static int measure_rounds(struct bench *bench, struct work *work, struct rf_roofline_result *result,
-                          struct rf_error *error)
+static int roofline_measure_rounds(struct bench *bench, struct work *work,
+                                   struct rf_roofline_result *result, struct rf_error *error)
 {
     size_t rounds = (size_t)bench->asked->rounds;
     double *values = rf_malloc(bench->allocator, rounds, 3 * sizeof *values, "roofline", error);
@@ -367,7 +367,7 @@ static int measure_rounds(struct bench *bench, struct work *work, struct rf_roof
            operations = work->operations * work->launches;
     int peak_at = peak_of(work);
     cudaError_t status = run_work(work);
-    if (status == cudaSuccess) status = record(work);
+    if (status == cudaSuccess) status = work_record(work);
     for (size_t i = 0; i < rounds && status == cudaSuccess; i++) {
         status = measure_ceiling(bench, READ, &read);
         if (status == cudaSuccess) status = measure_ceiling(bench, peak_at, &peak);
@@ -409,7 +409,7 @@ static int roofline_measure(void *user_bench, const struct rf_roofline_case *wha
     int code = what->kernel->is_attention ? attention_new(&work, error) : linear_new(&work, error);
     if (!code) {
         work.launches = what->in_cache ? CACHE_LAUNCHES : (int)(bench->pool_bytes / work.bytes);
-        code = measure_rounds(bench, &work, result, error);
+        code = roofline_measure_rounds(bench, &work, result, error);
     }
     work_free(&work);
     return code;
