@@ -250,7 +250,6 @@ static const struct rf_backend_kind kind = {
     .describe = gpu_describe,
     .open = gpu_open,
     .weight_bytes = gpu_weight_bytes,
-    .weight_format = gpu_weight_format,
     .kv_bytes = gpu_kv_bytes,
     .free_bytes = gpu_kind_free_bytes,
     .view_bytes = gpu_view_bytes,

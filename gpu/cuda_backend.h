@@ -22,17 +22,14 @@ struct gpu_queue {
 };
 
 struct rf_weight {
-    size_t rows, columns;          /* of experts those of one */
-    size_t n_experts;              /* whose matrices lie one behind the other; 0: one matrix */
-    int is_matrix, format;         /* enum rf_format of a matrix, or of experts' */
-    void *data;                    /* tiles, or F32 values; of the device. NULL: a table */
-    const struct rf_tensor *table; /* read from the file row by row, or NULL */
-    int table_in_bf16;             /* whose values are rounded */
+    struct rf_weight_plan plan;
+    void *data; /* of the device: tiles, those of experts one behind the other, or F32 values; NULL:
+                   a table */
 };
 
 struct gpu_weights {
     struct rf_weights base;
-    struct rf_weight *tensors;
+    struct rf_weight *tensors; /* [n], in the order of the plans */
     int32_t n;
 };
 
@@ -77,15 +74,12 @@ int gpu_free_bytes(const struct gpu_backend *backend, uint64_t *bytes, struct rf
 
 /* weights.c */
 int gpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                    const struct rf_weight_request *requests, int32_t n_requests,
-                    rf_load_progress progress, void *user, struct rf_error *error);
+                    const struct rf_weight_plan *plans, int32_t n_plans, rf_load_progress progress,
+                    void *user, struct rf_error *error);
 void gpu_weights_free(struct rf_weights *weights);
-struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_request *request);
-const char *gpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
-/* Of a matrix, or of one expert's. */
-size_t gpu_matrix_bytes(const struct rf_weight *weight);
-/* Row `token` of a table, in F32. */
-void gpu_read_table(const struct rf_weight *table, int32_t token, float *out);
+struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_plan *plan);
+/* Bytes of the tiles of one matrix. */
+size_t gpu_matrix_bytes(const struct rf_weight_plan *plan);
 
 /* cache.c */
 int gpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,

@@ -38,7 +38,7 @@ static struct gpu_rows rows_of(const struct gpu_view *view, int32_t slot, int32_
 static int32_t parts_of_layer(const struct rf_op *op)
 {
     size_t rows = 0;
-    for (int32_t l = 0; l < op->n; l++) rows += op->weight[l]->rows;
+    for (int32_t l = 0; l < op->n; l++) rows += op->weight[l]->plan.rows;
     return op->kind == RF_OP_EXPERT_LINEAR ? (int32_t)GPU_PARTS : gpu_parts(rows);
 }
 
@@ -62,7 +62,7 @@ static int reads(const struct rf_op *op, enum rf_slot slot)
 static int takes_bf16(const struct rf_op *op)
 {
     for (int32_t l = 0; l < op->n; l++)
-        if (op->weight[l]->format != RF_FORMAT_BF16) return 0;
+        if (op->weight[l]->plan.format != RF_FORMAT_BF16) return 0;
     return op->kind == RF_OP_LINEAR;
 }
 
@@ -116,9 +116,9 @@ static struct gpu_linear plain_linear(const struct gpu_view *view, const struct 
                                       int32_t first, int32_t n)
 {
     int by_expert = op->kind == RF_OP_EXPERT_LINEAR;
-    struct gpu_linear args = {.format = op->weight[first]->format,
+    struct gpu_linear args = {.format = op->weight[first]->plan.format,
                               .n = n,
-                              .k = (int32_t)op->weight[first]->columns,
+                              .k = (int32_t)op->weight[first]->plan.columns,
                               .accumulate = op->accumulate,
                               .parts = parts_of_layer(op),
                               .x = rows_of(view, op->in[0], n),
@@ -126,13 +126,13 @@ static struct gpu_linear plain_linear(const struct gpu_view *view, const struct 
                               .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
     for (int32_t l = first; l < op->n; l++) {
         const struct rf_weight *weight = op->weight[l];
-        if (weight->format != args.format) continue;
+        if ((int)weight->plan.format != args.format) continue;
         args.matrices[args.n_matrices++] =
             (struct gpu_matrix){.tiles = weight->data,
                                 .bias = gain_of(op->bias[l]),
                                 .y = view->slots[op->out[l]].f32,
-                                .rows = (int32_t)weight->rows,
-                                .of_expert = gpu_matrix_bytes(weight)};
+                                .rows = (int32_t)weight->plan.rows,
+                                .of_expert = gpu_matrix_bytes(&weight->plan)};
     }
     return args;
 }
@@ -210,7 +210,7 @@ static int can_norm(const struct gpu_view *view, const struct rf_op *op)
 {
     if (op->kind != RF_OP_LINEAR) return 0;
     for (int32_t l = 0; l < op->n; l++) {
-        if (l > 0 && op->weight[l]->format == op->weight[0]->format) continue;
+        if (l > 0 && op->weight[l]->plan.format == op->weight[0]->plan.format) continue;
         struct gpu_linear args = plain_linear(view, op, l, 1);
         join_next(view, op, &args);
         if (!gpu_can_norm(&args)) return 0;
@@ -256,7 +256,8 @@ static cudaError_t launch_linear(const struct gpu_view *view, const struct gpu_l
     cudaError_t status = cudaSuccess;
     for (int32_t l = 0; status == cudaSuccess && l < op->n; l++) {
         int is_done = 0;
-        for (int32_t i = 0; i < l; i++) is_done |= op->weight[i]->format == op->weight[l]->format;
+        for (int32_t i = 0; i < l; i++)
+            is_done |= op->weight[i]->plan.format == op->weight[l]->plan.format;
         if (is_done) continue;
         const struct gpu_linear args = linear_of(view, op, l, n);
         status = gpu_linear(launch, &args);

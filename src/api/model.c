@@ -7,6 +7,7 @@
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/process.h"
+#include "weights/repack.h"
 
 RF_API_OPTIONS(riffle_model_options, .weights = "auto", .activations = "auto", .chain = "auto")
 
@@ -45,7 +46,7 @@ static void describe_weights(riffle_model *model)
     for (int t = 0; t < RF_DTYPE_LIMIT; t++) {
         if (model->cost.form != RF_WEIGHTS_STORED || !model->cost.matrices[t]) continue;
         const char *from = rf_dtype_info(t)->name,
-                   *to = model->kind->weight_format((enum rf_dtype)t, model->cost.form);
+                   *to = rf_panel_layout(rf_format_of((enum rf_dtype)t))->name;
         if (strcmp(from, to) != 0) append(model->weights_note, from, " as ", to);
     }
 }

@@ -129,7 +129,7 @@ static int calibrate_rotated(const char *in, const char *out, const riffle_quant
     return code;
 }
 
-/* Rotation lowers the loss of W4A8 on every model measured (docs/quantization.md). */
+/* Rotation lowers the loss of W4A8 on every model measured (docs/lab/2026-11-26-calibration.md). */
 static int choose_rotation(const char *in, const riffle_quantize_options *chosen,
                            enum rf_cast_target target, const struct rf_allocator *allocator,
                            int *rotates, struct rf_error *error)

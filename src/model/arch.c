@@ -1,3 +1,6 @@
+/* The table of architectures, one row each: a GGUF name, traits, and the flags of its layers.
+ * Both containers' readers begin with a row (rf_arch_begin) and end with it (rf_arch_end). A new
+ * architecture starts here. */
 #include "model/arch.h"
 
 #include <math.h>

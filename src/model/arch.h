@@ -1,4 +1,4 @@
-/* The architectures: one row each, for both containers (docs/architecture.md). */
+/* The architectures: one row each, for both containers (docs/design/architecture.md). */
 #ifndef RF_MODEL_ARCH_H
 #define RF_MODEL_ARCH_H
 
@@ -18,9 +18,9 @@ struct rf_arch_row {
     enum rf_arch arch;
     const char *name; /* general.architecture */
     enum rf_rope_style gguf_rope;
-    unsigned keys;           /* of enum rf_arch_keys */
+    unsigned keys;           /* bits of enum rf_arch_keys */
     struct rf_params traits; /* the fields that the architecture alone decides */
-    uint8_t flags[2];        /* of most layers, and of every `period`-th: enum rf_layer_flag */
+    uint8_t flags[2];        /* enum rf_layer_flag of most layers, and of every `period`-th */
     int32_t period, odd_one; /* layer i is the odd one where i % period == odd_one; 0: none is */
 };
 

@@ -13,8 +13,9 @@ static void read_qwen3moe(struct rf_hf *hf);
 static void read_qwen2moe(struct rf_hf *hf);
 static void read_gpt_oss(struct rf_hf *hf);
 
-/* What transformers assumes where config.json is silent; 0: as many key/value heads as heads,
- * embedding / heads elements of a head, an epsilon of 1e-6, a base frequency of 10000. */
+/* The classes of transformers and their defaults where config.json is silent; 0: as many key/value
+ * heads as heads, embedding / heads elements of a head, an epsilon of 1e-6, a base frequency of
+ * 10000. */
 static const struct class
 {
     const char *class_name, *model_type;
@@ -308,7 +309,7 @@ static void read_heads(struct rf_hf *hf, const struct class *class)
         params->rope_dim = (int32_t)(params->head_dim * partial);
 }
 
-/* What config.json says about layers that differ from most. */
+/* Reads which layers differ from most. */
 struct layer_rules {
     const struct rf_json *types, *ropes; /* layer_types, no_rope_layers; or NULL */
     int32_t period;                      /* else the last of so many layers differs; or 0 */

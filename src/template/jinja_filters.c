@@ -1,19 +1,14 @@
-/* The filters and tests of templates. */
-#include <inttypes.h>
+/* The filters and tests of templates, found by name when a template is parsed. Filters read values
+ * and make new ones; none changes its subject. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
-#include "template/jinja_parts.h"
+#include "template/jinja_functions.h"
 
-#define FUNCTION(name) \
-    static value name(struct rf_jinja_run *run, value self, const struct arguments *arguments)
-#define UNUSED (void)run, (void)self, (void)arguments
-#define ARGUMENT(place, name, otherwise) rf_jinja_argument(arguments, place, name, otherwise)
-
-static const struct builtin *find(const struct builtin *table, size_t n, struct rf_str name)
+static const struct builtin *find_builtin(const struct builtin *table, size_t n, struct rf_str name)
 {
     for (size_t i = 0; i < n; i++)
         if (rf_str_is(name, table[i].name)) return &table[i];
@@ -102,21 +97,13 @@ static value first_of(value pair)
     return pair.u.list->items[0];
 }
 
-static value dict_items(struct rf_jinja_run *run, const struct rf_jinja_dict *dict)
-{
-    value list = rf_jinja_list(run);
-    for (size_t i = 0; i < dict->n && !run->code; i++)
-        rf_jinja_add(run, list, rf_jinja_pair(run, dict->keys[i], dict->values[i]));
-    return list;
-}
-
 static void json_container(struct rf_jinja_run *run, struct output *out, value v,
                            const struct json_style *style, int depth)
 {
     int is_dict = v.type == RF_JINJA_DICT;
     struct rf_jinja_list *items = v.u.list;
     if (is_dict) {
-        value list = dict_items(run, v.u.dict);
+        value list = rf_jinja_items(run, v.u.dict);
         if (run->code) return;
         items = style->sorted ? sorted_items(run, list, first_of, 0, 0) : list.u.list;
     }
@@ -441,7 +428,7 @@ FUNCTION(filter_items)
     UNUSED;
     if (self.type == RF_JINJA_UNDEFINED) return rf_jinja_list(run);
     if (self.type != RF_JINJA_DICT) return rf_jinja_mistyped(run, "take the items of", self);
-    return dict_items(run, self.u.dict);
+    return rf_jinja_items(run, self.u.dict);
 }
 
 /* The arguments behind the first `n`. */
@@ -479,8 +466,8 @@ FUNCTION(filter_map)
 }
 
 /* select, reject, selectattr and rejectattr. */
-static value choose(struct rf_jinja_run *run, value self, const struct arguments *arguments,
-                    int by_attribute, int wanted)
+static value select_items(struct rf_jinja_run *run, value self, const struct arguments *arguments,
+                          int by_attribute, int wanted)
 {
     const struct rf_jinja_list *items = rf_jinja_iterate(run, self);
     size_t place = by_attribute ? 1 : 0;
@@ -503,22 +490,22 @@ static value choose(struct rf_jinja_run *run, value self, const struct arguments
 
 FUNCTION(filter_select)
 {
-    return choose(run, self, arguments, 0, 1);
+    return select_items(run, self, arguments, 0, 1);
 }
 
 FUNCTION(filter_reject)
 {
-    return choose(run, self, arguments, 0, 0);
+    return select_items(run, self, arguments, 0, 0);
 }
 
 FUNCTION(filter_selectattr)
 {
-    return choose(run, self, arguments, 1, 1);
+    return select_items(run, self, arguments, 1, 1);
 }
 
 FUNCTION(filter_rejectattr)
 {
-    return choose(run, self, arguments, 1, 0);
+    return select_items(run, self, arguments, 1, 0);
 }
 
 static value folded(struct rf_jinja_run *run, value key, int fold)
@@ -601,7 +588,7 @@ FUNCTION(filter_dictsort)
 {
     int by_value = rf_str_is(rf_jinja_bytes(ARGUMENT(1, "by", rf_jinja_text("key"))), "value");
     if (self.type != RF_JINJA_DICT) return rf_jinja_mistyped(run, "sort the items of", self);
-    value items = dict_items(run, self.u.dict);
+    value items = rf_jinja_items(run, self.u.dict);
     if (run->code) return (value){0};
     return list_value(sorted_items(run, items, by_value ? second_of : first_of,
                                    !rf_jinja_truth(ARGUMENT(0, "case_sensitive", rf_jinja_bool(0))),
@@ -702,7 +689,7 @@ FUNCTION(filter_slice)
 }
 
 /* Bytes of the first n characters. */
-static size_t bytes_of(struct rf_str text, int64_t n)
+static size_t filter_bytes_of(struct rf_str text, int64_t n)
 {
     size_t at = 0;
     while (n-- > 0 && at < text.bytes) at += rf_jinja_char(text, at);
@@ -721,7 +708,7 @@ FUNCTION(filter_truncate)
         return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a text cannot be truncated to that length");
     if (rf_jinja_length(run, text) <= length + leeway) return text;
     struct rf_str bytes = rf_jinja_bytes(text);
-    size_t kept = bytes_of(bytes, room), word = kept;
+    size_t kept = filter_bytes_of(bytes, room), word = kept;
     if (!rf_jinja_truth(ARGUMENT(1, "killwords", rf_jinja_bool(0)))) {
         while (word > 0 && bytes.data[word - 1] != ' ') word--;
         if (word) kept = word - 1;
@@ -793,7 +780,7 @@ const struct builtin *rf_jinja_filter(struct rf_str name)
                                              {"slice", filter_slice},
                                              {"truncate", filter_truncate},
                                              {"wordcount", filter_wordcount}};
-    return find(filters, sizeof filters / sizeof *filters, name);
+    return find_builtin(filters, sizeof filters / sizeof *filters, name);
 }
 
 /* ---- tests ---- */
@@ -906,5 +893,5 @@ const struct builtin *rf_jinja_test(struct rf_str name)
                                            {"divisibleby", test_divisibleby},
                                            {"filter", test_filter},
                                            {"test", test_test}};
-    return find(tests, sizeof tests / sizeof *tests, name);
+    return find_builtin(tests, sizeof tests / sizeof *tests, name);
 }

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "check.h"
 #include "riffle.h"
+#include "support/check.h"
 
 #define TINY_MODEL "stories260K.gguf"
 #define QUANTISED_MODEL "stories260K-q.gguf"

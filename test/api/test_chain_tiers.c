@@ -1,9 +1,9 @@
 /* Chains on every tier that this machine has, or whose instructions can be performed for it
- * (test/emulate.h): on each of them they write what plain decoding writes there. */
+ * (test/emulate/emulate.h): on each of them they write what plain decoding writes there. */
 #include "api/answers.h"
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
-#include "emulate.h"
+#include "emulate/emulate.h"
 #include "microkernels/kernels.h"
 
 /* What riffle_model_open does, on a tier that it would refuse. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "riffle_experimental.h"
+#include "support/check.h"
 
 enum { LONG = 120, N_TEXTS = 3 };
 

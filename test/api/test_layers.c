@@ -7,7 +7,7 @@
 
 #include "api/helpers.h"
 #include "devices/devices.h"
-#include "plain_backend.h"
+#include "support/plain_backend.h"
 
 enum { N_LAYER = 5, N_VOCAB = 512, N_EMBD = 64, N_TOKENS = 40, N_CTX = 128 };
 

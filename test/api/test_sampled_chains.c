@@ -4,10 +4,10 @@
  * test/speculate/test_sampling.c has the same for single levels, and for broken ones. */
 #include <stdlib.h>
 
-#include "check.h"
-#include "chi_square.h"
-#include "plain_sampler.h"
 #include "riffle.h"
+#include "support/check.h"
+#include "support/chi_square.h"
+#include "support/plain_sampler.h"
 
 enum { VOCAB = 512, GROUPS = 8, CELLS = GROUPS * GROUPS, SEEDS = 3000, LONG = 40, CAP = 64 };
 

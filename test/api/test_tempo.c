@@ -1,8 +1,8 @@
 /* Slices of prompts make passes take about twice as long, on a machine that is not as fast as the
  * costs say, and that changes. */
 #include "api/tempo.h"
-#include "check.h"
 #include "infer/backend.h"
+#include "support/check.h"
 
 enum { ROUNDS = 4, PASSES = 200 };
 

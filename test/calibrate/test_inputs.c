@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "calibrate/inputs.h"
-#include "check.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 enum { K = 12, ROWS = 700 /* more than are squared at a time */ };
 

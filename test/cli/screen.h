@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "check.h"
 #include "platform/terminal.h"
+#include "support/check.h"
 
 enum { ROWS = 600, COLUMNS = 100 };
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "screen.h"
+#include "support/check.h"
 #include "terminal/edit_screen.h"
 
 static enum edit_result type(struct edit *edit, const char *keys)

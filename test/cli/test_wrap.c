@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "check.h"
 #include "output/wrap.h"
 #include "platform/terminal.h"
 #include "screen.h"
+#include "support/check.h"
 
 /* The lines, each without spaces at its end. */
 static void read_screen(const struct screen *screen, struct buffer *text)

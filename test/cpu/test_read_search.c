@@ -1,8 +1,8 @@
 /* The search for the fastest way of reading, with measurements that are made up. */
 #include <string.h>
 
-#include "check.h"
 #include "cpu/read_search.h"
+#include "support/check.h"
 
 /* A machine whose clock falls, and on which other work disturbs some measurements. */
 struct machine {

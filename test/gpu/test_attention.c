@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "check.h"
 #include "device.h"
 #include "gpu/kernels.h"
 #include "microkernels/kernels.h"
 #include "microkernels/kv.h"
 #include "platform/cpu.h"
+#include "support/check.h"
 
 enum { SPANS = 16, KV_HEADS = 2, MOST_ROWS = 20, MOST_DIM = 256 };
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "check.h"
 #include "device.h"
 #include "layers.h"
+#include "support/check.h"
 
 /* ---- a gate behind two matrices ---- */
 

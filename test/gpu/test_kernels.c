@@ -6,11 +6,11 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "check.h"
 #include "device.h"
 #include "layers.h"
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
+#include "support/check.h"
 
 /* Block b of a row counts nothing. */
 static void drop(void *blocks, size_t b, int in_16)

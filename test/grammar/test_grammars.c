@@ -1,7 +1,7 @@
 /* What grammars and schemas accept, what they are refused for, and that any allocation may fail. */
-#include "check.h"
 #include "grammar/ir.h"
 #include "platform/memory.h"
+#include "support/check.h"
 #include "vocabulary.h"
 
 static struct vocabulary vocabulary;

@@ -1,9 +1,9 @@
 /* Masks and states of random grammars, beside a plain recogniser of the rules that looks at each
  * token by itself. */
 #include "base/utf8.h"
-#include "check.h"
 #include "grammar/ir.h"
 #include "platform/memory.h"
+#include "support/check.h"
 #include "vocabulary.h"
 
 enum { TEXT = 40, GRAMMARS = 700, STEPS = 14, WALKS = 3 };

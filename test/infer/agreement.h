@@ -1,4 +1,4 @@
-/* Whether a kind of device computes what test/reference.c computes: every layer of models of all
+/* Whether a kind of device computes what reference/forward.c computes: every layer of models of all
  * architectures, and their logits. */
 #ifndef RF_TEST_INFER_AGREEMENT_H
 #define RF_TEST_INFER_AGREEMENT_H
@@ -6,8 +6,8 @@
 #include <math.h>
 
 #include "infer/device.h"
-#include "reference.h"
-#include "synthetic.h"
+#include "reference/forward.h"
+#include "support/synthetic.h"
 
 /* Greatest relative errors of a row, of models in BF16 and of models with quantised weights. */
 struct agreement {

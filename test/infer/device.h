@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 
-#include "check.h"
 #include "infer/model.h"
 #include "infer/program.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 /* A call that must not fail. */
 #define MUST(call)                                                                     \

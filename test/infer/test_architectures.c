@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "infer/backend.h"
 #include "platform/file.h"
 #include "riffle.h"
+#include "support/check.h"
 
 enum { MOST_IDS = 1024, MOST_LOGITS = 64, MOST_POSITIONS = 64, MOST_GREEDY = 64, N_VOCAB = 288 };
 

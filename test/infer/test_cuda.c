@@ -1,9 +1,9 @@
-/* CUDA devices compute what test/reference.c computes, on all architectures and types. Sums are of
- * F32 in an order of the device, and a step of an activation that crosses a border is seen by later
- * layers: the tolerances are those of test_engine.c. */
+/* CUDA devices compute what reference/forward.c computes, on all architectures and types. Sums are
+ * of F32 in an order of the device, and a step of an activation that crosses a border is seen by
+ * later layers: the tolerances are those of test_engine.c. */
 #include "devices/devices.h"
 #include "infer/agreement.h"
-#include "shared_kind.h"
+#include "support/shared_kind.h"
 
 int main(void)
 {

@@ -1,16 +1,16 @@
-/* The forward pass of every tier that this machine has, against test/reference.c and against
+/* The forward pass of every tier that this machine has, against reference/forward.c and against
  * itself. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "check.h"
-#include "engine.h"
 #include "microkernels/kernels.h"
 #include "model/open.h"
 #include "platform/cpu.h"
-#include "reference.h"
-#include "synthetic.h"
+#include "reference/forward.h"
+#include "support/check.h"
+#include "support/engine.h"
+#include "support/synthetic.h"
 
 /* Engine and reference round at the same places; they differ in the order of F32 sums, by 1e-7, and
  * where that moves an activation over a BF16 border, by a step of 2^-8 in that one activation,

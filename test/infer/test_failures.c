@@ -2,12 +2,12 @@
  * is at its last committed token, and everything can go on as if nothing had happened. */
 #include "infer/device.h"
 #include "infer/sequence.h"
-#include "plain_backend.h"
-#include "shared_kind.h"
 #include "speculate/cascade.h"
 #include "speculate/drafters.h"
 #include "speculate/model_level.h"
-#include "synthetic.h"
+#include "support/plain_backend.h"
+#include "support/shared_kind.h"
+#include "support/synthetic.h"
 
 /* One that fails, and two that share a model and fail. */
 static const struct rf_backend_kind *const kinds[] = {&plain_backend_kind, &shared_plain_kind};

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "check.h"
-#include "engine.h"
 #include "platform/cpu.h"
-#include "reference.h"
-#include "synthetic.h"
+#include "reference/forward.h"
+#include "support/check.h"
+#include "support/engine.h"
+#include "support/synthetic.h"
 
 enum { N = 32768, BLOCK = 256, CHECKED = 8, N_VOCAB = 61 };
 

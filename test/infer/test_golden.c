@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "riffle.h"
+#include "support/check.h"
 
 #define RMS_TOLERANCE 0.22
 #define MAX_TOLERANCE 0.66

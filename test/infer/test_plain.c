@@ -1,11 +1,11 @@
-/* The plain backend: it computes what test/reference.c computes, keeps the host out of its memory,
- * and does nothing before it has to. */
+/* The plain backend: it computes what reference/forward.c computes, keeps the host out of its
+ * memory, and does nothing before it has to. */
 #include <math.h>
 #include <unistd.h>
 
 #include "infer/agreement.h"
 #include "model/open.h"
-#include "plain_backend.h"
+#include "support/plain_backend.h"
 
 /* Both round at the same places and sum in double. */
 #define TOLERANCE 1e-6

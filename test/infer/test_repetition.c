@@ -1,7 +1,7 @@
 /* When a text counts as endless: what only repeats itself does, what people ask for does not. */
 #include "infer/repetition.h"
 
-#include "check.h"
+#include "support/check.h"
 
 /* A word is a token; each character that is no letter is one as well, as digits are in some
  * vocabularies. */

@@ -2,10 +2,10 @@
  * written twice over. Whether draws follow the probabilities is test/speculate/test_sampling.c. */
 #include <math.h>
 
-#include "check.h"
 #include "infer/sampler.h"
-#include "plain_sampler.h"
 #include "platform/memory.h"
+#include "support/check.h"
+#include "support/plain_sampler.h"
 
 enum { N = 8 };
 

@@ -6,10 +6,10 @@
 #include "devices/devices.h"
 #include "infer/device.h"
 #include "infer/sequence.h"
-#include "plain_backend.h"
-#include "reference.h"
-#include "shared_kind.h"
-#include "synthetic.h"
+#include "reference/forward.h"
+#include "support/plain_backend.h"
+#include "support/shared_kind.h"
+#include "support/synthetic.h"
 
 static const struct device devices[] = {{"cpu", &rf_cpu_backend_kind, NULL},
                                         {"processors", &shared_cpu_kind, NULL},

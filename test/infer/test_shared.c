@@ -3,8 +3,8 @@
 #include "cpu/cpu_backend.h"
 #include "devices/shared.h"
 #include "infer/agreement.h"
-#include "plain_backend.h"
-#include "shared_kind.h"
+#include "support/plain_backend.h"
+#include "support/shared_kind.h"
 
 /* Layers of the second device: one, all, and more than a model has. */
 enum { MOST_LAYERS = 3 };

@@ -3,12 +3,12 @@
  * this machine has. */
 #include <stdlib.h>
 
-#include "check.h"
 #include "cpu/tiers.h"
-#include "engine.h"
 #include "infer/device.h"
 #include "platform/cpu.h"
-#include "synthetic.h"
+#include "support/check.h"
+#include "support/engine.h"
+#include "support/synthetic.h"
 
 enum {
     N_TEXT = 512, /* tokens that are there before the trees: two chunks of attention */

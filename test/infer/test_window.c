@@ -2,8 +2,8 @@
  * values of a position follow from its token alone: a row's answer changes with a token only if the
  * row reads it. */
 #include "infer/device.h"
-#include "plain_backend.h"
-#include "synthetic.h"
+#include "support/plain_backend.h"
+#include "support/synthetic.h"
 
 /* The rows that are looked at, from FIRST on, stand on both sides of a step's border. */
 enum { BORDER = 5 * RF_WINDOW_STEP, ROWS = 20, FIRST = BORDER - 9, N = FIRST + ROWS, BLOCK = 256 };

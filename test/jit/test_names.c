@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "jit/panels.h"
+#include "support/check.h"
 
 enum { MOST_LINES = 512 };
 

@@ -3,15 +3,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "cpu/tiers.h"
-#include "emulate.h"
+#include "emulate/emulate.h"
 #include "jit/panels.h"
 #include "microkernels/amx/tier.h"
-#include "pages.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
 #include "platform/team.h"
+#include "support/check.h"
+#include "support/pages.h"
 
 static uint64_t state = 1;
 

@@ -12,12 +12,12 @@
 #include <ucontext.h>
 #include <unwind.h>
 
-#include "check.h"
 #include "jit/panels.h"
-#include "pages.h"
 #include "platform/cpu.h"
+#include "support/check.h"
+#include "support/pages.h"
 
-const void *_Unwind_Find_FDE(void *pc, void *bases[3]); /* of the unwinder: what it was told */
+const void *_Unwind_Find_FDE(void *pc, void *bases[3]); /* libgcc's look-up of frames */
 
 enum { LACKS_AVX2 = 77, MOST_FRAMES = 64, SAVED = 6, TRAP_FLAG = 0x100 };
 

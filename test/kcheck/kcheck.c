@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "cpu/tiers.h"
-#include "emulate.h"
+#include "emulate/emulate.h"
 #include "jit/panels.h"
-#include "pages.h"
 #include "platform/cpu.h"
+#include "support/pages.h"
 
 enum { SHOWN = 20 };
 

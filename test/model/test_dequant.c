@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "model/dtype.h"
+#include "support/check.h"
 
 static uint32_t bits_of(float value)
 {

@@ -5,7 +5,6 @@
 #include <float.h>
 #include <math.h>
 
-#include "check.h"
 #include "model/gguf.h"
 #include "model/gguf_writer.h"
 #include "model/open.h"
@@ -13,6 +12,7 @@
 #include "model/reader.h"
 #include "model/source.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 static char folder[512], path[600];
 

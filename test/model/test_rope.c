@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "model/hf.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 /* Both compute in F32: 4 roundings of 2^-24, and 2 of the divisor. */
 static const double most_error = 6 / 16777216.0;

@@ -5,13 +5,13 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "check.h"
 #include "model/hf.h"
 #include "model/hf_writer.h"
 #include "model/letters.h"
 #include "model/open.h"
 #include "model/probe.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 static char folder[512];
 

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "model/probe.h"
 #include "platform/file.h"
+#include "support/check.h"
 
 enum { PAGES = 8 };
 static char path[64];

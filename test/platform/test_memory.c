@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "check.h"
 #include "model/probe.h"
+#include "support/check.h"
 
 static char folder[512], path[600];
 

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "platform/file.h"
+#include "support/check.h"
 
 static char folder[64];
 

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "api/meter.h"
-#include "check.h"
 #include "platform/core_kinds.h"
 #include "platform/memory.h"
 #include "platform/plan.h"
 #include "platform/quota.h"
+#include "support/check.h"
 
 static const char *const machines[] = {
     "arrowlake-285k",

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "check.h"
 #include "quant/cast.h"
+#include "support/check.h"
 
 static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 

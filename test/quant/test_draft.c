@@ -2,11 +2,11 @@
  * the cast. */
 #include <stdlib.h>
 
-#include "check.h"
-#include "engine.h"
 #include "platform/memory.h"
 #include "quant/cast.h"
-#include "synthetic.h"
+#include "support/check.h"
+#include "support/engine.h"
+#include "support/synthetic.h"
 
 enum { N_TOKENS = 20, MAX_TENSORS = 64 };
 

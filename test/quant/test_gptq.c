@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "platform/memory.h"
 #include "quant/cast.h"
+#include "support/check.h"
 
 enum { SKIPPED = 77, ROWS = 300, M = 24, MOST_K = 512 };
 

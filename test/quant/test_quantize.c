@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "api/helpers.h"
-#include "engine.h"
 #include "model/gguf.h"
 #include "model/hf_writer.h"
 #include "model/open.h"
@@ -14,6 +13,7 @@
 #include "open_source.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+#include "support/engine.h"
 
 static char folder[256], output[512];
 

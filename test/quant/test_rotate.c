@@ -11,8 +11,8 @@
 #include "model/tensors.h"
 #include "open_source.h"
 #include "platform/memory.h"
-#include "reference.h"
-#include "synthetic.h"
+#include "reference/forward.h"
+#include "support/synthetic.h"
 
 enum { N = 20, MOST_TENSORS = 128, MOST_LOGITS = N * 1024 };
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "messages/thoughts.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 /* What came, with a letter before each run of one part: m, t or r. */
 struct seen {

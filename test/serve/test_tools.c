@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "messages/tools.h"
 #include "platform/memory.h"
+#include "support/check.h"
 
 static const char tools_text[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}},"

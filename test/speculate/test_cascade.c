@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
 /* The cascade over levels that are scripts: what comes out is the target's own text whoever drafts,
  * and a clock that the scripts move shows what the pace makes of good and bad drafters. */
-#include "check.h"
 #include "infer/sequence.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
+#include "support/check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -995,7 +995,8 @@ static void test_disturbed(void)
 }
 
 /* The speed-up of a text of 160 tokens by a cast, and by a table beside it, on a machine that is
- * disturbed. Rows are as dear as after 8,000 tokens on AVX2 (docs/next.md, QuantSpec). */
+ * disturbed. Rows are as dear as after 8,000 tokens on AVX2
+ * (docs/lab/2026-11-25-drafts-of-long-texts.md). */
 static double of_long_text(double table, int informative)
 {
     struct chain chain = {0};

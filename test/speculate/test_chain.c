@@ -1,6 +1,6 @@
 /* Chains as people write them, right and wrong. */
-#include "check.h"
 #include "speculate/chain.h"
+#include "support/check.h"
 
 struct wanted_level {
     enum rf_level_kind kind;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "speculate/corpus.h"
+#include "support/check.h"
 
 enum { VOCAB = 60, VOCABULARY = 77, N = 6000 };
 

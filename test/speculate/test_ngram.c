@@ -1,9 +1,9 @@
 /* The dictionary of endings: what it drafts, how sure it is, and that undoing leaves no trace. */
 #include <stdlib.h>
 
-#include "check.h"
 #include "platform/memory.h"
 #include "speculate/ngram.h"
+#include "support/check.h"
 
 /* Counts the calls and the blocks, and refuses the call that `fail_at` counts down to. */
 struct counting {

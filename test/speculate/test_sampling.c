@@ -6,12 +6,12 @@
  * fixed, so it either always passes or never. */
 #include <math.h>
 
-#include "check.h"
-#include "chi_square.h"
 #include "infer/sequence.h"
-#include "plain_sampler.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
+#include "support/check.h"
+#include "support/chi_square.h"
+#include "support/plain_sampler.h"
 
 enum { V = 8, CELLS = V * V, SEEDS = 40000, PROMPT = 3, LEVELS = 3 };
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "platform/memory.h"
 #include "speculate/successors.h"
+#include "support/check.h"
 
 static struct rf_best best_of(int32_t token, float p)
 {

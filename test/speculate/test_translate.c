@@ -1,9 +1,9 @@
 /* Texts from one vocabulary to another and back: no byte is lost or made up, whatever the steps. */
 #include <stdlib.h>
 
-#include "check.h"
 #include "platform/memory.h"
 #include "speculate/translate.h"
+#include "support/check.h"
 #include "vocabularies.h"
 
 enum { CAPACITY = 20000 };

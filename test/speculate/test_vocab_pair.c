@@ -1,9 +1,9 @@
 /* Which vocabularies count as one, and which control tokens correspond. */
 #include <stdlib.h>
 
-#include "check.h"
 #include "platform/memory.h"
 #include "speculate/vocab_pair.h"
+#include "support/check.h"
 #include "vocabularies.h"
 
 static struct rf_tokenizer *make(const struct rf_vocab *vocab)

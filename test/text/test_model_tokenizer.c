@@ -5,10 +5,10 @@
  * 77 without it */
 #include <stdlib.h>
 
-#include "check.h"
 #include "fixture.h"
 #include "model/open.h"
 #include "platform/memory.h"
+#include "support/check.h"
 #include "template/chat_template.h"
 #include "text/tokenizer.h"
 

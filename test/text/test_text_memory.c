@@ -2,9 +2,9 @@
  * done. */
 #include <stdlib.h>
 
-#include "check.h"
 #include "fixture.h"
 #include "platform/memory.h"
+#include "support/check.h"
 #include "template/chat_template.h"
 #include "text/tokenizer.h"
 

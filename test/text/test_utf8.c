@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "check.h"
 #include "platform/memory.h"
+#include "support/check.h"
 #include "text/nfc.h"
 #include "text/utf8_stream.h"
 

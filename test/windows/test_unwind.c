@@ -2,8 +2,8 @@
  * the caller's registers. */
 #include <windows.h>
 
-#include "check.h"
 #include "jit/panels.h"
+#include "support/check.h"
 
 /* A stack as it is inside a function: what was pushed, last first, then the return address. */
 enum { PUSHED = 6, INSIDE = 32 };

@@ -1,4 +1,5 @@
-/* The prompts of a suite: those of bench/prompts, which the build embeds, or the user's own. */
+/* The prompts of a suite: the embedded ones of bench/prompts, or the user's own file. The suite
+ * reads them before it opens the model. */
 #ifndef BENCH_PROMPTS_H
 #define BENCH_PROMPTS_H
 

@@ -1,3 +1,5 @@
+/* Prints the drafts of one round as an indented tree. `run --verbose` and /stats of a chat use
+ * it. */
 #include "engine/draft_tree.h"
 
 #include "engine/engine.h"
@@ -12,8 +14,8 @@ void draft_tree_look(struct draft_tree *tree, const riffle_session *session)
     if (found.n > tree->n) *tree = found;
 }
 
-static void print_row(FILE *out, const riffle_draft_row *row, int depth, const riffle_model *model,
-                      const riffle_stats *stats)
+static void print_draft(FILE *out, const riffle_draft_row *row, int depth,
+                        const riffle_model *model, const riffle_stats *stats)
 {
     char text[TOKEN_BYTES + 1];
     int64_t n =
@@ -25,14 +27,14 @@ static void print_row(FILE *out, const riffle_draft_row *row, int depth, const r
             stats->levels[row->level].name, 100 * (double)row->confidence);
 }
 
-/* The rows that follow row `parent`, each before those that follow it. */
-static void print_after(FILE *out, const struct draft_tree *tree, int32_t parent, int depth,
-                        const riffle_model *model, const riffle_stats *stats)
+/* Prints the rows that follow row `parent`, and after each row its own followers. */
+static void print_drafts_after(FILE *out, const struct draft_tree *tree, int32_t parent, int depth,
+                               const riffle_model *model, const riffle_stats *stats)
 {
     for (int32_t i = parent + 1; i < tree->n; i++) {
         if (tree->rows[i].parent != parent) continue;
-        print_row(out, &tree->rows[i], depth, model, stats);
-        print_after(out, tree, i, depth + 1, model, stats);
+        print_draft(out, &tree->rows[i], depth, model, stats);
+        print_drafts_after(out, tree, i, depth + 1, model, stats);
     }
 }
 
@@ -41,5 +43,5 @@ void draft_tree_print(FILE *out, const struct draft_tree *tree, const riffle_mod
 {
     if (!tree->n) return;
     fprintf(out, "drafts of one round, * kept:\n");
-    print_after(out, tree, -1, 0, model, stats);
+    print_drafts_after(out, tree, -1, 0, model, stats);
 }

@@ -1,4 +1,5 @@
-/* The drafts of one round as text: a tree of tokens that the target judged in one pass. */
+/* The drafts of one round as text: a tree of tokens that the target judged in one pass. The verb
+ * run and the chat print it. */
 #ifndef ENGINE_DRAFT_TREE_H
 #define ENGINE_DRAFT_TREE_H
 

@@ -1,3 +1,5 @@
+/* Opens a model and its sessions as the options say, and reports what went wrong. Every verb that
+ * computes with a model goes through here. */
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -54,7 +56,7 @@ static int find_model(void *user, const char *name, char *path, size_t cap)
     return engine->explained;
 }
 
-/* Makes the folder for what is measured once. NULL if there can be none. */
+/* Makes the folder of measurements that are kept. NULL if there can be none. */
 static const char *cache_folder(char path[LONGEST_PATH])
 {
     char base[LONGEST_PATH - 16];
@@ -152,15 +154,15 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     return status;
 }
 
-static void print_note(void)
+static void print_machine_note(void)
 {
     riffle_machine machine;
     if (riffle_machine_get(&machine, sizeof machine) == RIFFLE_OK && machine.note[0])
         fprintf(stderr, "riffle: %s\n", machine.note);
 }
 
-/* Warns if the cores are those of another machine, or fewer than the requested threads. */
-static void print_cores(const struct cli_options *options)
+/* Warns if the cores belong to another machine, or are fewer than the requested threads. */
+static void warn_of_cores(const struct cli_options *options)
 {
     riffle_cores_options asked;
     riffle_cores_info info;
@@ -254,8 +256,8 @@ int engine_open_session(struct engine *engine, const struct cli_options *options
 
 int engine_begin_session(struct engine *engine, const struct cli_options *options, int n_ctx)
 {
-    print_note();
-    print_cores(options);
+    print_machine_note();
+    warn_of_cores(options);
     int status = open_grammar(engine, options);
     if (status == CLI_OK)
         status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
@@ -308,7 +310,7 @@ const char *engine_activations(const struct engine *engine, char text[RF_ACTIVAT
     return text;
 }
 
-/* Of the session's keys and values, once its context is full. */
+/* Bytes of the session's keys and values once its context is full. */
 static uint64_t context_bytes(const struct engine *engine, const struct cli_options *options)
 {
     riffle_session_options session_options;

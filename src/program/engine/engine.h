@@ -1,4 +1,5 @@
-/* A model and a session opened from options, with progress and interrupts. */
+/* A model and a session opened from options, with progress and interrupts. Every verb that
+ * computes uses it; the server opens its models through it, too. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -13,13 +14,13 @@ struct engine {
     char *path;
     riffle_model *model;
     riffle_session *session; /* NULL if only the model was opened */
-    riffle_grammar *grammar; /* of --grammar or --json-schema; NULL: none */
+    riffle_grammar *grammar; /* grammar of --grammar or --json-schema; NULL: none */
     riffle_model_info info;
     struct progress_line progress;
-    riffle_sampling sampling;    /* in effect */
-    const char *sampling_source; /* of what the options left open: a few words */
+    riffle_sampling sampling;    /* values in effect */
+    const char *sampling_source; /* source of the values that no option gave: a few words */
     double load_seconds;
-    struct draft draft; /* of --draft, else the listed one for --chain auto */
+    struct draft draft; /* model of --draft, else the listed one for --chain auto */
     int explained;      /* a sentence already reports a model of the chain that was not found */
 };
 
@@ -30,7 +31,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
 /* The second half of engine_open_session, after engine_open_model. */
 int engine_begin_session(struct engine *engine, const struct cli_options *options, int n_ctx);
-/* What options say of sessions, with the model's chain. */
+/* The options of a session that the command line sets; the chain is the model's. */
 void engine_session_options(const struct cli_options *options, riffle_session_options *session);
 /* Opens another session of the model with its own chain (NULL: the model's). CLI_OK, or an exit
  * status with a sentence. An interrupt does not stop it before engine_stops. */

@@ -1,3 +1,5 @@
+/* The figures of a chain's levels as JSON and as a table, and the colours of their tokens. The
+ * last level is the target, which drafts nothing. */
 #include "engine/levels.h"
 
 #include <string.h>

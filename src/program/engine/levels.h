@@ -1,4 +1,4 @@
-/* The levels of a chain, as text and as JSON. */
+/* The levels of a chain, as text and as JSON. The verbs run and bench and the chat show them. */
 #ifndef ENGINE_LEVELS_H
 #define ENGINE_LEVELS_H
 

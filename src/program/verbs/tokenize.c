@@ -1,3 +1,5 @@
+/* The verb tokenize: the tokens of a text and their pieces. Only the header of the model is
+ * read. */
 #include <stdio.h>
 #include <stdlib.h>
 

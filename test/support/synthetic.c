@@ -1,0 +1,264 @@
+#include "support/synthetic.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+
+enum { MAX_TENSORS = 128, NAME_BYTES = 48 };
+
+struct synthetic {
+    struct rf_source source; /* first, as its address is what callers hold */
+    struct rf_tensor tensors[MAX_TENSORS];
+    char names[MAX_TENSORS][NAME_BYTES];
+    void *data[MAX_TENSORS];
+    const enum rf_dtype *types; /* of the matrices, in turn */
+    size_t n_types, n_matrices;
+    uint32_t random;
+    int failed;
+};
+
+/* Uniform in [-1, 1). */
+static float next_random(struct synthetic *s)
+{
+    s->random = s->random * 1664525u + 1013904223u;
+    return (float)(s->random >> 8) / 8388608.0f - 1.0f;
+}
+
+static void put_f16(uint8_t *to, float value)
+{
+    uint16_t half = rf_f32_to_f16(value);
+    memcpy(to, &half, sizeof half);
+}
+
+/* Where the blocks of a type have their scale, and a second number, `ratio` times the scale, that
+ * brings their mean to zero; -1: nowhere. */
+struct scales {
+    int scale, second;
+    float ratio;
+};
+
+static const struct scales scales_of[RF_DTYPE_LIMIT] = {
+    [RF_Q4_0] = {0, -1, 0},     [RF_Q4_1] = {0, 2, -7.5f}, [RF_Q5_0] = {0, -1, 0},
+    [RF_Q5_1] = {0, 2, -15.5f}, [RF_Q8_0] = {0, -1, 0},    [RF_Q2_K] = {80, 82, 1.5f},
+    [RF_Q3_K] = {108, -1, 0},   [RF_Q4_K] = {0, 2, 7.5f},  [RF_Q5_K] = {0, 2, 15.5f},
+    [RF_Q6_K] = {208, -1, 0},   [RF_MXFP4] = {-1, -1, 0},  [RF_W4A8] = {0, -1, 0},
+};
+
+/* Sets the scales of random blocks to about `scale`. */
+static void set_scales(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t bytes,
+                       float scale)
+{
+    const struct scales *at = &scales_of[dtype];
+    for (size_t i = 0; i < bytes; i += rf_dtype_info(dtype)->block_bytes) {
+        float own = scale * (1 + 0.5f * next_random(s));
+        if (dtype == RF_MXFP4) data[i] = (uint8_t)(127 + ilogbf(own));
+        if (at->scale >= 0) put_f16(data + i + at->scale, own);
+        if (at->second >= 0) put_f16(data + i + at->second, own * at->ratio);
+    }
+}
+
+/* Random blocks whose values have the root mean square `rms`. */
+static void fill_blocks(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t bytes,
+                        size_t n, float rms)
+{
+    float *values = malloc(n * sizeof *values);
+    if (!values) {
+        s->failed = 1;
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++) data[i] = (uint8_t)(128 + (int)(128 * next_random(s)));
+    set_scales(s, dtype, data, bytes, 1);
+    rf_dequantize_f32(dtype, data, values, n);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)values[i] * values[i];
+    set_scales(s, dtype, data, bytes, rms / (float)sqrt(sum / (double)n));
+    free(values);
+}
+
+static void fill_floats(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t n,
+                        float mean, float spread)
+{
+    for (size_t k = 0; k < n; k++) {
+        float value = mean + spread * next_random(s);
+        if (dtype == RF_F16)
+            put_f16(data + 2 * k, value);
+        else if (dtype == RF_BF16)
+            memcpy(data + 2 * k, (char *)&value + 2, 2);
+        else
+            memcpy(data + 4 * k, &value, 4);
+    }
+}
+
+/* Values around `mean` that differ by up to `spread`. Data begins past an aligned address in other
+ * types than F32, as a file promises no alignment. */
+static void add(struct synthetic *s, const char *name, enum rf_dtype dtype, int32_t n_in,
+                int32_t n_out, float mean, float spread)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    size_t n = (size_t)n_in * (size_t)n_out, bytes = n / info->block_elems * info->block_bytes;
+    int32_t i = s->source.n_tensors;
+    uint8_t *data = i < MAX_TENSORS ? malloc(bytes + 2) : NULL;
+    if (!data) {
+        s->failed = 1;
+        return;
+    }
+    s->data[i] = data;
+    data += dtype == RF_F32 ? 0 : dtype == RF_BF16 ? 2 : 1;
+    if (info->block_elems > 1)
+        fill_blocks(s, dtype, data, bytes, n, spread / sqrtf(3));
+    else
+        fill_floats(s, dtype, data, n, mean, spread);
+    snprintf(s->names[i], NAME_BYTES, "%s", name);
+    s->tensors[i] = (struct rf_tensor){.name = s->names[i],
+                                       .dtype = dtype,
+                                       .n_dims = n_out > 1 ? 2 : 1, /* add_experts: 3 */
+                                       .ne = {n_in, n_out, 1, 1},
+                                       .data = data,
+                                       .bytes = bytes};
+    s->source.n_tensors++;
+}
+
+static void add_matrix(struct synthetic *s, const char *name, int32_t n_in, int32_t n_out)
+{
+    add(s, name, s->types[s->n_matrices++ % s->n_types], n_in, n_out, 0, 1.7f / sqrtf((float)n_in));
+}
+
+/* The matrices of all experts, one after the other. */
+static void add_experts(struct synthetic *s, const char *name, int32_t n_in, int32_t n_out)
+{
+    int32_t n = s->source.params.n_expert, i = s->source.n_tensors;
+    add_matrix(s, name, n_in, n_out * n);
+    s->tensors[i].n_dims = 3;
+    s->tensors[i].ne[1] = n_out;
+    s->tensors[i].ne[2] = n;
+}
+
+/* Gate, up and down of one feed-forward, or (`_exps`) of all experts. */
+static void add_feed_forward(struct synthetic *s, int32_t layer, const char *end, int32_t width)
+{
+    int32_t n_embd = s->source.params.n_embd;
+    const struct {
+        const char *name;
+        int32_t n_in, n_out;
+    } matrices[] = {
+        {"ffn_gate", n_embd, width}, {"ffn_up", n_embd, width}, {"ffn_down", width, n_embd}};
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s%s.weight", layer, matrices[i].name, end);
+        if (strcmp(end, "_exps") == 0)
+            add_experts(s, name, matrices[i].n_in, matrices[i].n_out);
+        else
+            add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
+    }
+}
+
+static void add_router(struct synthetic *s, int32_t layer, const char *end, int32_t n)
+{
+    char name[NAME_BYTES];
+    int32_t n_embd = s->source.params.n_embd;
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp%s.weight", layer, end);
+    add(s, name, RF_F32, n_embd, n, 0, 4 / sqrtf((float)n_embd));
+}
+
+/* Matrices between the norm and the residual stream. */
+static void add_feed_forwards(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    if (rf_is_dense(p, layer)) {
+        add_feed_forward(s, layer, "", rf_n_ff_dense(p));
+        return;
+    }
+    add_feed_forward(s, layer, "_exps", p->n_ff);
+    add_router(s, layer, "", p->n_expert);
+    if (!p->n_ff_shared) return;
+    add_feed_forward(s, layer, "_shexp", p->n_ff_shared);
+    add_router(s, layer, "_shexp", 1);
+}
+
+static void add_layer(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    int32_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
+    const struct {
+        const char *name;
+        int32_t n_in, n_out;
+    } matrices[] = {{"attn_q", p->n_embd, n_q},
+                    {"attn_k", p->n_embd, n_kv},
+                    {"attn_v", p->n_embd, n_kv},
+                    {"attn_output", n_q, p->n_embd}};
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
+        add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
+        if (!p->qkv_bias || i > 2) continue;
+        snprintf(name, sizeof name, "blk.%d.%s.bias", layer, matrices[i].name);
+        add(s, name, RF_F32, matrices[i].n_out, 1, 0, 0.5f);
+    }
+    add_feed_forwards(s, layer);
+    static const char *const norms[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
+    for (int i = 0; i < (p->qk_norm ? 4 : 2); i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, norms[i]);
+        add(s, name, RF_F32, i < 2 ? p->n_embd : p->head_dim, 1, 1, 0.3f);
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
+}
+
+struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dtype *types,
+                                size_t n_types)
+{
+    struct synthetic *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->random = 12345;
+    s->types = types;
+    s->n_types = n_types;
+    s->source.params = *params;
+    s->source.name = "synthetic";
+    s->source.container = "memory";
+    s->source.tensors = s->tensors;
+    add_matrix(s, "token_embd.weight", params->n_embd, params->n_vocab);
+    add(s, "output_norm.weight", RF_F32, params->n_embd, 1, 1, 0.3f);
+    if (!params->tied_output) add_matrix(s, "output.weight", params->n_embd, params->n_vocab);
+    for (int32_t i = 0; i < params->n_layer; i++) add_layer(s, i);
+    qsort(s->tensors, (size_t)s->source.n_tensors, sizeof *s->tensors, by_name);
+    if (s->failed) {
+        synthetic_free(&s->source);
+        return NULL;
+    }
+    return &s->source;
+}
+
+void synthetic_free(struct rf_source *source)
+{
+    struct synthetic *s = (struct synthetic *)source;
+    for (int32_t i = 0; s && i < MAX_TENSORS; i++) free(s->data[i]);
+    free(s);
+}
+
+struct rf_params synthetic_qwen2(void)
+{
+    return (struct rf_params){.arch = RF_ARCH_QWEN2,
+                              .arch_name = "qwen2",
+                              .n_layer = 2,
+                              .n_embd = 72,
+                              .n_head = 6,
+                              .n_head_kv = 2,
+                              .head_dim = 12,
+                              .n_ff = 200,
+                              .n_vocab = 301,
+                              .n_ctx_train = 512,
+                              .rms_eps = 1e-6f,
+                              .rope_style = RF_ROPE_NEOX,
+                              .rope_dim = 12,
+                              .rope_theta = 1e6f,
+                              .rope_scale = 1.0f,
+                              .rope_magnitude = 1.0f,
+                              .tied_output = 1,
+                              .qkv_bias = 1};
+}
