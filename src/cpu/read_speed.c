@@ -22,7 +22,7 @@ uint64_t rf_reader_pool_bytes(uint64_t least)
 
 /* Values that are valid in every format: any two of these bytes are a normal F16 and BF16, and each
  * byte is a moderate MXFP4 scale. */
-static void fill_pool(void *argument, struct rf_worker *worker)
+static void fill_reader(void *argument, struct rf_worker *worker)
 {
     const struct rf_reader *reader = argument;
     struct rf_share share;
@@ -54,7 +54,7 @@ int rf_reader_init(struct rf_reader *reader, uint64_t pool_bytes, int threads,
     if (code)
         rf_reader_release(reader);
     else
-        rf_team_run(reader->team, 0, fill_pool, reader);
+        rf_team_run(reader->team, 0, fill_reader, reader);
     return code;
 }
 
