@@ -109,12 +109,6 @@ int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
                      const struct rf_allocator *allocator, struct rf_read_speed *speed,
                      struct rf_error *error);
 
-/* roofline.c */
-int gpu_roofline(const struct rf_backend_options *options,
-                 const struct rf_roofline_request *request,
-                 const struct rf_roofline_callbacks *callbacks,
-                 const struct rf_allocator *allocator, struct rf_error *error);
-
 /* view.c */
 int gpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,
                  struct rf_error *error);

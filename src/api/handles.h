@@ -137,9 +137,6 @@ struct rf_backend_options rf_api_device(void);
 /* Chooses the kind of device and which one: "cpu", "cuda", "cuda:N", "auto", or NULL: the first
  * kind. */
 int rf_api_choose_device(riffle_model *model, const char *name, struct rf_error *error);
-/* Of a name other than NULL; "auto": the first that can be used besides the processor, or that. */
-int rf_api_named_device(const char *name, const struct rf_backend_kind **kind, int32_t *index,
-                        struct rf_error *error);
 /* The first kind, on which `note` says why the model is. */
 void rf_api_take_processor(riffle_model *model, const char *note);
 /* The options that the model's device is described and opened with. */
