@@ -58,9 +58,18 @@ static inline struct gpu_backend *gpu_backend_of(const struct rf_backend *backen
     return (struct gpu_backend *)backend;
 }
 
-/* backend.c */
+/* backend.c: a backend on the device that the options name. */
 int gpu_open(struct rf_backend **backend, const struct rf_backend_options *options,
              const struct rf_allocator *allocator, struct rf_error *error);
+
+/* device.c */
+/* Finds the device that the options name. */
+int gpu_find_device(const struct rf_backend_options *options, int *device,
+                    struct cudaDeviceProp *properties, struct rf_error *error);
+/* Opens it: all fields of *device but `base`, which is empty. */
+int gpu_device_open(struct gpu_backend *device, const struct rf_backend_options *options,
+                    struct rf_error *error);
+void gpu_device_close(struct gpu_backend *device);
 /* The device becomes the calling thread's, as CUDA has one for each thread. */
 void gpu_enter(const struct rf_backend *backend);
 /* 0, or the error with a sentence about `what`. */

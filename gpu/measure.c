@@ -30,22 +30,21 @@ int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
                      const struct rf_allocator *allocator, struct rf_read_speed *speed,
                      struct rf_error *error)
 {
-    (void)threads;
-    struct rf_backend *base;
+    (void)threads, (void)allocator;
+    struct gpu_backend device;
     double speeds[ROUNDS] = {0};
     cudaEvent_t at[2] = {NULL, NULL};
-    int code = gpu_open(&base, options, allocator, error);
+    int code = gpu_device_open(&device, options, error);
     if (code) return code;
-    const struct gpu_backend *backend = gpu_backend_of(base);
-    void *area = gpu_take(backend, AREA, "measuring", error);
+    void *area = gpu_take(&device, AREA, "measuring", error);
     code = area ? 0 : RF_ERR_MEMORY;
     for (int i = 0; !code && i < 2; i++)
         code = gpu_check(cudaEventCreate(&at[i]), "an event", error);
-    if (!code) code = measure_readings(backend, area, at, speeds, error);
+    if (!code) code = measure_readings(&device, area, at, speeds, error);
     for (int i = 0; i < 2; i++)
         if (at[i]) cudaEventDestroy(at[i]);
-    gpu_give(backend, area);
-    base->ops->free(base);
+    gpu_give(&device, area);
+    gpu_device_close(&device);
     if (code) return code;
     speed->bytes_per_second = rf_median(speeds, ROUNDS); /* sorts them */
     speed->best = speeds[ROUNDS - 1];
