@@ -9,12 +9,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "fixture.h"
 #include "model/reader.h"
 #include "platform/memory.h"
 #include "support/check.h"
 #include "template/chat_template.h"
 #include "template/jinja.h"
+#include "text/fixture.h"
 
 static const struct rf_allocator *const memory = &rf_system_allocator;
 
