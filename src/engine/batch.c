@@ -10,11 +10,7 @@
 #include "platform/memory.h"
 #include "speculate/successors.h"
 
-enum {
-    ANSWERS = 8, /* default number under way */
-    FEW_UNREAD =
-        16 /* a prompt waits for another text while that has so many common tokens to read */
-};
+enum { ANSWERS = 8 }; /* under way at the same time, by default */
 #define KEPT_BYTES (UINT64_C(1) << 30)
 
 static const struct rf_allocator *batch_allocator(const struct rf_engine_batch *batch)
@@ -255,7 +251,7 @@ static struct donor find_donor(const struct rf_engine_batch *batch, const struct
 /* 1 if it is better to wait until the other answer has read what both have in common. */
 static int should_wait(const struct donor *donor)
 {
-    return donor->member && rf_member_n_read(donor->member) + FEW_UNREAD < donor->common;
+    return donor->member && rf_member_n_read(donor->member) + RF_FEW_UNREAD < donor->common;
 }
 
 /* Tokens that the donor was asked with. */

@@ -4,9 +4,8 @@
 #include "engine/batch_pass.h"
 
 enum {
-    BARE_FIRST = 4,  /* passes without drafts beside others, before any has drafts */
-    BARE_EVERY = 24, /* then one after so many */
-    FEW_UNREAD = 16  /* tokens that need no slice; RF_TEMPO_LEAST of a prompt beside others */
+    BARE_FIRST = 4, /* passes without drafts beside others, before any has drafts */
+    BARE_EVERY = 24 /* then one after so many */
 };
 /* Prompts, or drafts beside others, may make a pass take so many times as long. */
 static const double SLOWER = 2.2;
@@ -33,7 +32,7 @@ int rf_member_is_reading(const struct member *member)
 {
     int is_prompt = member->first == 0.0; /* an answer that goes on does not wait for slices */
     if (is_prompt && member->on_prompt_logprobs) return member_unread(member) > 1;
-    int32_t few = is_prompt && member->batch->n_members > 1 ? RF_TEMPO_LEAST : FEW_UNREAD;
+    int32_t few = is_prompt && member->batch->n_members > 1 ? RF_TEMPO_LEAST : RF_FEW_UNREAD;
     return member_unread(member) > few;
 }
 

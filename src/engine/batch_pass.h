@@ -9,7 +9,11 @@
 #include "engine/tempo.h"
 #include "speculate/batch.h"
 
-enum { RF_MOST_ANSWERS = 32 };
+enum {
+    RF_MOST_ANSWERS = 32, /* under way at the same time */
+    RF_FEW_UNREAD = 16    /* unread tokens that need no slice, and that nobody waits for; a prompt
+                             beside others has a slice from RF_TEMPO_LEAST on */
+};
 
 /* A request, and its answer once that is begun. */
 struct member {

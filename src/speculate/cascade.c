@@ -5,7 +5,8 @@
  *
  * Invariants. (1) The tokens that a round leaves ahead are the judge's own choices, token by token:
  * drafts only decide how many there are. (2) A round that fails leaves nothing ahead, and what was
- * committed is never touched. (3) The pace learns from every pass and decides on drafts alone. */
+ * committed is never touched. (3) What the pace has learnt decides which drafts are made, never
+ * which token is kept. */
 #include "speculate/cascade.h"
 
 #include <assert.h>
