@@ -1,16 +1,18 @@
-/* Passes. Launches of passes over few rows are recorded as a graph when their shape comes for the
- * second time. */
+/* Submits passes and waits for them. Launches of passes over few rows are recorded as a graph when
+ * their shape comes for the second time. The engine calls gpu_submit and gpu_sync through the
+ * backend's table. */
 #include <string.h>
 
 #include "gpu/view.h"
 
-enum { GRAPH_ROWS = RF_TREE_ROWS /* of a pass whose launches are worth recording */ };
+enum { GRAPH_ROWS = RF_TREE_ROWS /* most rows of a pass whose launches are recorded */ };
 
 _Static_assert(sizeof(struct gpu_answer) == sizeof(struct rf_best) &&
                    offsetof(struct gpu_answer, n) == offsetof(struct rf_best, n) &&
                    offsetof(struct gpu_answer, mass) == offsetof(struct rf_best, mass) &&
                    (int)GPU_BEST == (int)RF_MAX_BEST,
                "answers are copied as they are");
+
 /* ---- graphs ---- */
 
 static struct gpu_graph *find_graph(struct gpu_view *view, const struct gpu_shape *shape)
@@ -25,7 +27,7 @@ static struct gpu_graph *find_graph(struct gpu_view *view, const struct gpu_shap
     return oldest;
 }
 
-static cudaError_t record(const struct gpu_view *view, struct gpu_graph *graph)
+static cudaError_t record_graph(const struct gpu_view *view, struct gpu_graph *graph)
 {
     const struct gpu_launch launch = {view->recorder, view->backend->overlap};
     cudaGraph_t recorded = NULL;
@@ -41,7 +43,7 @@ static cudaError_t record(const struct gpu_view *view, struct gpu_graph *graph)
     return status;
 }
 
-/* Launches a pass from its graph; 0 in *done where it has none. */
+/* Launches a pass from its graph; *done: whether it has one. */
 static cudaError_t launch_graph(struct gpu_view *view, int *done)
 {
     const struct rf_pass *pass = &view->pass;
@@ -60,7 +62,7 @@ static cudaError_t launch_graph(struct gpu_view *view, int *done)
     int is_new = !graph->used;
     graph->used = view->base.passes + 1;
     if (is_new) return cudaSuccess;
-    cudaError_t status = graph->launches ? cudaSuccess : record(view, graph);
+    cudaError_t status = graph->launches ? cudaSuccess : record_graph(view, graph);
     if (status != cudaSuccess || !graph->launches) return status;
     *done = 1;
     return cudaGraphLaunch(graph->launches, view->backend->stream);
@@ -82,7 +84,7 @@ static cudaError_t copy_answers(const struct gpu_view *view)
                            cudaMemcpyDeviceToHost, stream);
 }
 
-static int run(struct gpu_view *view, struct rf_error *error)
+static int launch_pass(struct gpu_view *view, struct rf_error *error)
 {
     const struct gpu_launch launch = {view->backend->stream, view->backend->overlap};
     const atomic_int *cancel = view->base.cancel;
@@ -104,7 +106,7 @@ int gpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error
     if (view->is_pending) gpu_sync(base, &ignored);
     int code = gpu_make_ready(view, error);
     if (!code) code = gpu_prepare(view, pass, error);
-    if (!code) code = run(view, error);
+    if (!code) code = launch_pass(view, error);
     if (!code) gpu_count_groups(pass);
     view->is_pending = !code;
     /* The pinned memory must not change under a copy of a pass that was given up. */

@@ -1,13 +1,16 @@
-/* What the host prepares of a pass: its rows, tiles of rows, places in caches, masks. */
+/* The host's part of a pass: fills the upload with the pass's rows, tiles of rows, places in
+ * caches, input rows and masks, and copies it to the device. pass.c calls this before it launches.
+ */
 #include <string.h>
 
 #include "gpu/view.h"
 #include "infer/kv_kept.h"
+#include "weights/pack.h"
 
 enum {
     MOST_PARTS = GPU_MOST_SPANS + 2,
-    FEW_BLOCKS = 128, /* of attention */
-    FEW_QUERIES = 16  /* that a block of threads then takes */
+    FEW_BLOCKS = 128, /* fewer blocks of attention do not fill a device */
+    FEW_QUERIES = 16  /* queries that a block of threads then takes */
 };
 
 _Static_assert((int)GPU_KV_BLOCK == (int)RF_KV_POSITIONS && (int)GPU_CHUNK == (int)RF_KV_RECENT,
@@ -23,36 +26,20 @@ static int32_t *host_ints(const struct gpu_view *view, size_t part)
     return (int32_t *)(void *)(view->host + part);
 }
 
-static int check_group(const struct gpu_view *view, const struct rf_rows *rows, int32_t index,
-                       struct rf_error *error)
-{
-    const struct rf_cache *cache = rows->cache;
-    if (rows->n < 1 || rows->first_pos < 0 || rows->n > cache->shape.n_ctx - rows->first_pos)
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "group %d: %d rows from position %d on, in a context of %d", index, rows->n,
-                       rows->first_pos, cache->shape.n_ctx);
-    if (!rf_kv_can_read(view->base.shape.kv, cache->shape.kv))
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "group %d: the view cannot read a KV cache of this type", index);
-    if (rows->n > view->base.shape.max_rows - view->n_rows)
-        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: its rows and those before are over %d",
-                       index, view->base.shape.max_rows);
-    return 0;
-}
-
-static struct gpu_cut cut_of(const struct gpu_view *view, int32_t position)
+static struct gpu_cut cut_at(const struct gpu_view *view, int32_t position)
 {
     const struct gpu_heads heads = gpu_view_heads(view);
     return gpu_cut_of(&heads, position);
 }
 
-/* Where the lists of a sequence begin in the upload. */
-struct begin {
+/* The beginning of a sequence's lists in the upload. */
+struct list_begin {
     int32_t blocks, groups;
 };
 
-/* The rows of a group, and the slots of the positions that each row of a tree sees. */
-static void take_rows(struct gpu_view *view, const struct rf_rows *rows, const struct begin *begin)
+/* Lists the rows of a group, and the slots of the positions that each row of a tree sees. */
+static void upload_rows(struct gpu_view *view, const struct rf_rows *rows,
+                        const struct list_begin *begin)
 {
     size_t n_groups = ((const struct gpu_cache *)rows->cache)->n_groups;
     struct gpu_row *made = host_rows(view) + view->n_rows;
@@ -72,19 +59,19 @@ static void take_rows(struct gpu_view *view, const struct rf_rows *rows, const s
                              .old_groups = (int32_t)n_groups};
         for (int32_t at = rows->parents ? i : -1; at >= 0; at = rows->parents[at])
             maps[made[i].map + made[at].position - rows->first_pos] = rows->first_pos + at;
-        struct gpu_cut cut = cut_of(view, made[i].position);
+        struct gpu_cut cut = cut_at(view, made[i].position);
         if (view->parts < cut.parts) view->parts = cut.parts;
     }
 }
 
-/* Rows of a tile at most. Rows of a tree differ in what they see, so each is a tile. Larger tiles
+/* The most rows of a tile. Rows of a tree differ in what they see, so each is a tile. Larger tiles
  * read the cache less often, but a block of threads does more work, so where blocks are few, tiles
  * are small. */
-static int32_t tile_rows(const struct gpu_view *view, const struct rf_rows *rows)
+static int32_t most_tile_rows(const struct gpu_view *view, const struct rf_rows *rows)
 {
     const struct rf_params *params = view->params;
     int32_t group = params->n_head / params->n_head_kv,
-            parts = cut_of(view, rows->first_pos + rows->n - 1).parts,
+            parts = cut_at(view, rows->first_pos + rows->n - 1).parts,
             tiles = (rows->n + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
     if (rows->parents) return 1;
     if (parts * params->n_head_kv * tiles >= FEW_BLOCKS) return GPU_TILE_ROWS;
@@ -92,15 +79,16 @@ static int32_t tile_rows(const struct gpu_view *view, const struct rf_rows *rows
     return fit < 1 ? 1 : fit < GPU_TILE_ROWS ? fit : GPU_TILE_ROWS;
 }
 
-/* Rows of a tile have one cut. */
-static void take_tiles(struct gpu_view *view, const struct rf_rows *rows)
+/* Lists the tiles of a group; rows of a tile have one cut. */
+static void upload_tiles(struct gpu_view *view, const struct rf_rows *rows)
 {
-    int32_t most = tile_rows(view, rows), group = view->params->n_head / view->params->n_head_kv;
+    int32_t most = most_tile_rows(view, rows),
+            group = view->params->n_head / view->params->n_head_kv;
     const struct gpu_row *of_rows = host_rows(view) + view->n_rows;
     for (int32_t i = 0, n; i < rows->n; i += n) {
-        struct gpu_cut cut = cut_of(view, of_rows[i].position);
+        struct gpu_cut cut = cut_at(view, of_rows[i].position);
         for (n = 1; n < most && i + n < rows->n; n++) {
-            struct gpu_cut next = cut_of(view, of_rows[i + n].position);
+            struct gpu_cut next = cut_at(view, of_rows[i + n].position);
             if (next.groups != cut.groups || next.span != cut.span) break;
         }
         gpu_host_tiles(view)[view->n_tiles++] = (struct gpu_tile){view->n_rows + i, n};
@@ -108,32 +96,14 @@ static void take_tiles(struct gpu_view *view, const struct rf_rows *rows)
     }
 }
 
-static int check_pass(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
-{
-    int code = 0, has_trees = 0;
-    view->n_rows = 0;
-    for (int32_t g = 0; !code && g < pass->n_groups; g++) {
-        code = check_group(view, &pass->groups[g], g, error);
-        has_trees |= pass->groups[g].parents != NULL;
-        view->n_rows += pass->groups[g].n;
-    }
-    if (!code && has_trees && view->n_rows > RF_TREE_ROWS)
-        code = rf_fail(error, RF_ERR_ARGUMENT, "%d rows: a pass with branches has at most %d",
-                       view->n_rows, RF_TREE_ROWS);
-    if (!code && !pass->logprobs && pass->n_wanted > view->base.shape.max_logits)
-        code = rf_fail(error, RF_ERR_ARGUMENT, "%d answers: a pass has at most %d", pass->n_wanted,
-                       view->base.shape.max_logits);
-    return code;
-}
-
-static size_t chunks_of(const struct rf_rows *rows)
+static size_t chunks_of_rows(const struct rf_rows *rows)
 {
     return gpu_chunks(rows->first_pos + rows->n);
 }
 
 /* Makes a sequence's cache ready to be written, and lists its blocks and groups. */
-static int take_cache(struct gpu_view *view, const struct rf_rows *rows, const struct begin *begin,
-                      struct rf_error *error)
+static int upload_cache(struct gpu_view *view, const struct rf_rows *rows,
+                        const struct list_begin *begin, struct rf_error *error)
 {
     struct gpu_cache *cache = (struct gpu_cache *)rows->cache;
     void **blocks = (void **)(void *)(view->host + view->upload.blocks) + begin->blocks,
@@ -142,7 +112,7 @@ static int take_cache(struct gpu_view *view, const struct rf_rows *rows, const s
     size_t n_groups;
     int code = gpu_cache_prepare(cache, rows->first_pos, rows->n, &n_groups, error);
     if (code) return code;
-    for (size_t c = 0; c < chunks_of(rows); c++)
+    for (size_t c = 0; c < chunks_of_rows(rows); c++)
         blocks[c] = cache->blocks[c] ? cache->blocks[c]->data : NULL;
     for (size_t g = 0; g < n_groups; g++) groups[g] = cache->groups[g]->data;
     for (size_t g = cache->n_groups; g < n_groups; g++)
@@ -152,11 +122,11 @@ static int take_cache(struct gpu_view *view, const struct rf_rows *rows, const s
 }
 
 /* Lists groups, rows and tiles. */
-static int take_groups(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
+static int upload_groups(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
 {
     size_t n_blocks = 0, room = view->upload.n_blocks;
     int code = 0;
-    for (int32_t g = 0; g < pass->n_groups; g++) n_blocks += chunks_of(&pass->groups[g]);
+    for (int32_t g = 0; g < pass->n_groups; g++) n_blocks += chunks_of_rows(&pass->groups[g]);
     while (room < n_blocks) room *= 2;
     if (room > view->upload.n_blocks) code = gpu_make_upload(view, room, error);
     view->n_rows = view->n_tiles = view->n_jobs = view->queries = 0;
@@ -164,14 +134,14 @@ static int take_groups(struct gpu_view *view, const struct rf_pass *pass, struct
     n_blocks = 0;
     for (int32_t g = 0; !code && g < pass->n_groups; g++) {
         const struct rf_rows *rows = &pass->groups[g];
-        const struct begin begin = {(int32_t)n_blocks, 2 * (int32_t)n_blocks};
-        code = take_cache(view, rows, &begin, error);
-        take_rows(view, rows, &begin);
-        take_tiles(view, rows);
+        const struct list_begin begin = {(int32_t)n_blocks, 2 * (int32_t)n_blocks};
+        code = upload_cache(view, rows, &begin, error);
+        upload_rows(view, rows, &begin);
+        upload_tiles(view, rows);
         view->n_rows += rows->n;
-        n_blocks += chunks_of(rows);
+        n_blocks += chunks_of_rows(rows);
     }
-    /* Of few shapes, so that graphs are used again. */
+    /* A power of two: passes of few shapes use the same graphs again. */
     int32_t parts = GPU_FEWEST_PARTS;
     while (parts < view->parts) parts *= 2;
     view->parts = parts < MOST_PARTS ? parts : MOST_PARTS;
@@ -189,7 +159,7 @@ void gpu_count_groups(const struct rf_pass *pass)
 }
 
 /* The first layer's input rows to pinned memory. */
-static void read_inputs(const struct gpu_view *view)
+static void upload_inputs(const struct gpu_view *view)
 {
     const struct rf_op *op = &view->base.shape.program->body[0];
     float *x = (float *)(void *)(view->host + view->upload.x);
@@ -199,12 +169,12 @@ static void read_inputs(const struct gpu_view *view)
     }
     for (int32_t g = 0; g < view->pass.n_groups; g++)
         for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += view->params->n_embd) {
-            gpu_read_table(op->weight[0], view->pass.groups[g].tokens[i], x);
+            rf_weight_read_row(&op->weight[0]->plan, (size_t)view->pass.groups[g].tokens[i], x);
             for (int32_t j = 0; op->scale != 1 && j < view->params->n_embd; j++) x[j] *= op->scale;
         }
 }
 
-static int take_masks(struct gpu_view *view, struct rf_error *error)
+static int upload_masks(struct gpu_view *view, struct rf_error *error)
 {
     const struct rf_pass *pass = &view->pass;
     size_t words = gpu_mask_words(view);
@@ -249,16 +219,15 @@ static int reserve_partials(struct gpu_view *view, struct rf_error *error)
 
 int gpu_prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
 {
-    int code = check_pass(view, pass, error);
-    if (!code) code = take_groups(view, pass, error);
+    int code = upload_groups(view, pass, error);
     if (code) return code;
     view->pass = *pass;
-    read_inputs(view);
+    upload_inputs(view);
     for (int32_t i = 0; i < pass->n_wanted; i++) {
         host_ints(view, view->upload.wanted)[i] = pass->wanted[i];
         if (pass->logprobs) host_ints(view, view->upload.targets)[i] = pass->targets[i];
     }
-    code = take_masks(view, error);
+    code = upload_masks(view, error);
     if (!code) code = reserve_partials(view, error);
     if (code) return code;
     size_t bytes =

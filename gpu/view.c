@@ -1,5 +1,5 @@
-/* Making views: the memory of one pass. It is taken at the first pass, since each fork has a view
- * and not all of them read. */
+/* Makes views: the memory of one pass. It is taken at the first pass, since each fork has a view
+ * and not all of them read. pass.c asks for it; the backend's table has the rest. */
 #include <math.h>
 #include <string.h>
 
@@ -8,16 +8,16 @@
 enum {
     FIRST_BLOCKS = 64,
     MOST_HEAD_DIM = 256,
-    LAUNCHES = 256 << 20,    /* bytes: kernels, their graphs and what a pass uploads */
+    LAUNCHES = 256 << 20,    /* bytes of kernels, their graphs and a pass's upload */
     MOST_EXPERT_ROWS = 65535 /* blocks of threads in a grid's second dimension */
 };
 
-static const struct rf_allocator *allocator_of(const struct gpu_view *view)
+static const struct rf_allocator *view_allocator(const struct gpu_view *view)
 {
     return view->backend->base.allocator;
 }
 
-static size_t aligned(size_t bytes)
+static size_t align_part(size_t bytes)
 {
     return (bytes + 255) & ~(size_t)255;
 }
@@ -31,12 +31,12 @@ void gpu_forget_graphs(struct gpu_view *view)
 
 /* ---- pinned memory ---- */
 
-static int pin(void **memory, size_t bytes, struct rf_error *error)
+static int pin_memory(void **memory, size_t bytes, struct rf_error *error)
 {
     return gpu_check(cudaMallocHost(memory, bytes), "pinned memory", error);
 }
 
-static void unpin(void *memory)
+static void unpin_memory(void *memory)
 {
     if (memory) cudaFreeHost(memory);
 }
@@ -45,24 +45,24 @@ int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *err
 {
     size_t rows = (size_t)view->base.shape.max_rows;
     struct gpu_upload made = {.n_blocks = n_blocks};
-    made.tiles = aligned(rows * sizeof(struct gpu_row));
-    made.maps = made.tiles + aligned(rows * sizeof(struct gpu_tile));
-    made.wanted = made.maps + aligned(RF_TREE_ROWS * RF_TREE_ROWS * sizeof(int32_t));
-    made.targets = made.wanted + aligned(rows * sizeof(int32_t));
-    made.has_mask = made.targets + aligned(rows * sizeof(int32_t));
-    made.blocks = made.has_mask + aligned(rows * sizeof(int32_t));
-    made.groups = made.blocks + aligned(n_blocks * sizeof(uint16_t *));
-    made.jobs = made.groups + aligned(2 * n_blocks * sizeof(uint8_t *));
-    made.x = made.jobs + aligned(2 * n_blocks * sizeof(struct gpu_group_job));
+    made.tiles = align_part(rows * sizeof(struct gpu_row));
+    made.maps = made.tiles + align_part(rows * sizeof(struct gpu_tile));
+    made.wanted = made.maps + align_part(RF_TREE_ROWS * RF_TREE_ROWS * sizeof(int32_t));
+    made.targets = made.wanted + align_part(rows * sizeof(int32_t));
+    made.has_mask = made.targets + align_part(rows * sizeof(int32_t));
+    made.blocks = made.has_mask + align_part(rows * sizeof(int32_t));
+    made.groups = made.blocks + align_part(n_blocks * sizeof(uint16_t *));
+    made.jobs = made.groups + align_part(2 * n_blocks * sizeof(uint8_t *));
+    made.x = made.jobs + align_part(2 * n_blocks * sizeof(struct gpu_group_job));
     made.bytes = made.x + rows * (size_t)view->params->n_embd * sizeof(float);
     gpu_forget_graphs(view);
     cudaStreamSynchronize(view->backend->stream);
-    unpin(view->host);
+    unpin_memory(view->host);
     gpu_give(view->backend, view->device);
     view->host = view->device = NULL;
     view->upload = (struct gpu_upload){0};
     void *host;
-    int code = pin(&host, made.bytes, error);
+    int code = pin_memory(&host, made.bytes, error);
     if (code) return code;
     memset(host, 0, made.bytes);
     view->host = host;
@@ -78,7 +78,7 @@ int gpu_make_masks(struct gpu_view *view, struct rf_error *error)
     void *host;
     if (view->device_masks) return 0;
     if (!view->host_masks) {
-        int code = pin(&host, bytes, error);
+        int code = pin_memory(&host, bytes, error);
         if (code) return code;
         view->host_masks = host;
     }
@@ -88,15 +88,16 @@ int gpu_make_masks(struct gpu_view *view, struct rf_error *error)
 
 /* ---- buffers ---- */
 
-/* 1 if a matrix of that width, or one of experts, takes rows in BF16 (or else in 8 or 16 bits). */
-static int is_wanted(const struct gpu_view *view, const struct rf_slot_shape *shape, int in_bf16)
+/* 1 if a matrix takes the slot's rows in BF16; !in_bf16: in 8 or 16 bits. */
+static int wants_rows(const struct gpu_view *view, const struct rf_slot_shape *shape, int in_bf16)
 {
     const struct gpu_weights *weights = (const struct gpu_weights *)view->base.shape.weights;
     for (int32_t i = 0; i < weights->n; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->is_matrix && (weight->n_experts > 0) == shape->by_expert &&
-            weight->columns == (size_t)shape->width &&
-            (weight->format == RF_FORMAT_BF16) == in_bf16)
+        if (weight->plan.is_matrix &&
+            (weight->plan.role == RF_WEIGHT_EXPERTS) == shape->by_expert &&
+            weight->plan.columns == (size_t)shape->width &&
+            (weight->plan.format == RF_FORMAT_BF16) == in_bf16)
             return 1;
     }
     return 0;
@@ -121,7 +122,7 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
         if (!slot->f32) return RF_ERR_MEMORY;
     }
     if (!shape->is_operand) return 0;
-    if (is_wanted(view, shape, 1)) {
+    if (wants_rows(view, shape, 1)) {
         slot->bf16 = gpu_take(view->backend, pieces * GPU_PAIR * sizeof(uint16_t), "a view", error);
         if (!slot->bf16) return RF_ERR_MEMORY;
         if (view->backend->has_wgmma && !shape->by_expert) {
@@ -130,7 +131,7 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
             if (!slot->arranged) return RF_ERR_MEMORY;
         }
     }
-    if (is_wanted(view, shape, 0)) {
+    if (wants_rows(view, shape, 0)) {
         size_t scales = pieces * GPU_PAIR / RF_BLOCK * 2 * sizeof(float);
         slot->codes = gpu_take(view->backend, pieces * GPU_PAIR, "a view", error);
         slot->scales = gpu_take(view->backend, scales, "a view", error);
@@ -148,7 +149,7 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
     return 0;
 }
 
-/* Of a slot in all its forms, whatever the weights are. */
+/* Bytes of a slot in all its forms, whatever the weights are. */
 static uint64_t slot_bytes(const struct rf_slot_shape *shape, uint64_t rows)
 {
     uint64_t pairs = ((uint64_t)shape->width + GPU_PAIR - 1) / GPU_PAIR,
@@ -188,7 +189,7 @@ static int frequencies_new(struct gpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
     size_t half = (size_t)params->rope_dim / 2, bytes = RF_ROPE_SETS * half * sizeof(double);
-    double *host = rf_malloc(allocator_of(view), bytes, 1, "view", error);
+    double *host = rf_malloc(view_allocator(view), bytes, 1, "view", error);
     if (!host) return RF_ERR_MEMORY;
     for (size_t i = 0; i < RF_ROPE_SETS * half; i++)
         host[i] = rf_rope_frequency(params, (enum rf_frequencies)(i / half), (int32_t)(i % half));
@@ -199,7 +200,7 @@ static int frequencies_new(struct gpu_view *view, struct rf_error *error)
                                          view->backend->stream),
                          "a view", error);
     if (!code) code = gpu_check(cudaStreamSynchronize(view->backend->stream), "a view", error);
-    rf_free(allocator_of(view), host);
+    rf_free(view_allocator(view), host);
     return code;
 }
 
@@ -219,7 +220,7 @@ static int experts_new(struct gpu_view *view, struct rf_error *error)
     return experts->shares && experts->sources && experts->groups ? 0 : RF_ERR_MEMORY;
 }
 
-/* Of folded norms. */
+/* Memory for folded norms. */
 static int norms_new(struct gpu_view *view, struct rf_error *error)
 {
     size_t rows = (size_t)view->base.shape.max_rows,
@@ -234,10 +235,10 @@ static int answers_new(struct gpu_view *view, struct rf_error *error)
     const struct rf_view_shape *shape = &view->base.shape;
     size_t rows = (size_t)shape->max_rows, logits = (size_t)shape->max_logits;
     void *best, *logprobs;
-    int code = pin(&best, logits * sizeof(struct gpu_answer), error);
+    int code = pin_memory(&best, logits * sizeof(struct gpu_answer), error);
     if (code) return code;
     view->host_best = best;
-    code = pin(&logprobs, rows * sizeof(double), error);
+    code = pin_memory(&logprobs, rows * sizeof(double), error);
     if (code) return code;
     view->host_logprobs = logprobs;
     view->device_best =
@@ -248,7 +249,7 @@ static int answers_new(struct gpu_view *view, struct rf_error *error)
     return view->device_best && view->device_logprobs && view->splits ? 0 : RF_ERR_MEMORY;
 }
 
-static void release(struct gpu_view *view)
+static void release_view(struct gpu_view *view)
 {
     const struct gpu_backend *backend = view->backend;
     gpu_forget_graphs(view);
@@ -270,10 +271,10 @@ static void release(struct gpu_view *view)
                                view->row_scales};
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         gpu_give(backend, of_device[i]);
-    unpin(view->host);
-    unpin(view->host_masks);
-    unpin(view->host_best);
-    unpin(view->host_logprobs);
+    unpin_memory(view->host);
+    unpin_memory(view->host_masks);
+    unpin_memory(view->host_best);
+    unpin_memory(view->host_logprobs);
     if (view->recorder) cudaStreamDestroy(view->recorder);
     if (view->done) cudaEventDestroy(view->done);
     view->experts.shares = NULL;
@@ -313,7 +314,7 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
     if (!code)
         code = gpu_check(cudaEventCreateWithFlags(&view->done, cudaEventDisableTiming), "an event",
                          error);
-    if (code) release(view);
+    if (code) release_view(view);
     view->is_ready = !code;
     return code;
 }
@@ -324,10 +325,10 @@ void gpu_view_free(struct rf_view *base)
 {
     if (!base) return;
     struct gpu_view *view = (struct gpu_view *)base;
-    const struct rf_allocator *allocator = allocator_of(view);
+    const struct rf_allocator *allocator = view_allocator(view);
     gpu_enter(&view->backend->base);
     cudaStreamSynchronize(view->backend->stream);
-    release(view);
+    release_view(view);
     rf_free(allocator, view->logits);
     for (int t = 0; t < RF_MAX_TAPS; t++) rf_free(allocator, view->taps[t]);
     rf_free(allocator, view);
@@ -372,7 +373,7 @@ int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_v
     return code;
 }
 
-/* ---- what the host asks for after a pass ---- */
+/* ---- rows that the host asks for after a pass ---- */
 
 /* Row i of a slot, in a copy [rows] that is made now. */
 static int copy_row(struct gpu_view *view, const struct gpu_rows *slot, float **copy, int32_t rows,
@@ -381,7 +382,7 @@ static int copy_row(struct gpu_view *view, const struct gpu_rows *slot, float **
     size_t n = (size_t)slot->width;
     gpu_enter(&view->backend->base);
     if (!*copy)
-        *copy = rf_malloc(allocator_of(view), (size_t)rows * n, sizeof **copy, "view", error);
+        *copy = rf_malloc(view_allocator(view), (size_t)rows * n, sizeof **copy, "view", error);
     if (!*copy) return RF_ERR_MEMORY;
     float *to = *copy + (size_t)i * n;
     *row = to;

@@ -1,95 +1,52 @@
-/* Weights: matrices as tiles in the device's memory, vectors in F32 there, tables in the file. The
- * host converts or repacks pieces of rows into pinned buffers; the device copies and lays out one
- * piece while the host fills the next. */
-#include <string.h>
-
-#include "base/half.h"
-#include "cpu/repack.h"
+/* Places a model's weights on the device by their plans (weights/plan.h): matrices as tiles in its
+ * memory, vectors in F32 there, tables in the file. The host packs pieces of rows into pinned
+ * buffers; the device copies and lays out one piece while the host fills the next. The engine calls
+ * this through the backend's table. */
 #include "gpu/cuda_backend.h"
 #include "microkernels/kernels.h"
-#include "platform/cpu.h"
-#include "quant/cast.h"
+#include "weights/pack.h"
 
 enum { BUFFERS = 2 };
 static const size_t PIECE = (size_t)16 << 20; /* bytes, but at least one tile */
-
-static const enum rf_cast_target targets[] = {[RF_WEIGHTS_BF16] = RF_TARGET_BF16,
-                                              [RF_WEIGHTS_MXFP4] = RF_TARGET_MXFP4,
-                                              [RF_WEIGHTS_Q4] = RF_TARGET_Q4};
-
-/* What a matrix of that type with rows of k values is computed from. */
-static enum rf_dtype type_in_form(enum rf_dtype dtype, enum rf_weight_form form, int64_t k)
-{
-    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(targets[form], dtype, k);
-}
-
-static enum rf_dtype type_of(const struct rf_weight_request *request)
-{
-    return type_in_form(request->tensor->dtype, request->form, request->tensor->ne[0]);
-}
 
 static size_t tile_count(size_t rows)
 {
     return rf_padded(rows) / RF_PANEL_ROWS;
 }
 
-static int is_matrix(enum rf_weight_role role)
+size_t gpu_matrix_bytes(const struct rf_weight_plan *plan)
 {
-    return role != RF_WEIGHT_TABLE && role != RF_WEIGHT_VECTOR;
+    return tile_count(plan->rows) * gpu_layout(plan->format, plan->columns).bytes;
 }
 
-static size_t n_experts(const struct rf_weight_request *request)
+/* Bytes of a tile's rows as the host packs them: a panel, or as many rows of BF16. */
+static size_t packed_tile_bytes(const struct rf_weight_plan *plan)
 {
-    return request->role == RF_WEIGHT_EXPERTS ? (size_t)request->tensor->ne[2] : 0;
+    return RF_PANEL_ROWS / plan->strip_rows * plan->strip_bytes;
 }
 
-size_t gpu_matrix_bytes(const struct rf_weight *weight)
+struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_plan *plan)
 {
-    return tile_count(weight->rows) * gpu_layout(weight->format, weight->columns).bytes;
-}
-
-struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_request *request)
-{
-    size_t k = (size_t)request->tensor->ne[0], n = n_experts(request) ? n_experts(request) : 1,
-           elements = (size_t)rf_tensor_elements(request->tensor);
-    if (request->role == RF_WEIGHT_TABLE)
-        return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
-    uint64_t bytes = elements * sizeof(float);
-    if (is_matrix(request->role))
-        bytes = n * tile_count(elements / k / n) *
-                gpu_layout(rf_cpu_format_of(type_of(request)), k).bytes;
+    if (plan->role == RF_WEIGHT_TABLE)
+        return (struct rf_weight_bytes){.mapped = plan->tensor->bytes};
+    uint64_t bytes = plan->is_matrix ? plan->n_experts * gpu_matrix_bytes(plan) : plan->bytes;
     return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
-}
-
-const char *gpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
-{
-    return rf_panel_layout(rf_cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK)))->name;
-}
-
-void gpu_read_table(const struct rf_weight *table, int32_t token, float *out)
-{
-    const struct rf_tensor *tensor = table->table;
-    size_t row_bytes = (size_t)(tensor->bytes / (uint64_t)table->rows);
-    rf_dequantize_f32(tensor->dtype, (const char *)tensor->data + (size_t)token * row_bytes, out,
-                      table->columns);
-    for (size_t j = 0; table->table_in_bf16 && j < table->columns; j++)
-        out[j] = rf_bf16_to_f32(rf_f32_to_bf16(out[j]));
 }
 
 /* ---- loading ---- */
 
-/* One piece on its way: pinned memory, its copy on the device, and when the device is done. */
-struct buffer {
-    void *host, *device;
-    cudaEvent_t done;
+/* One piece on its way. */
+struct load_buffer {
+    void *host, *device; /* pinned memory, and its copy */
+    cudaEvent_t done;    /* the device no longer needs them */
 };
 
 struct load {
     const struct gpu_backend *backend;
     const struct rf_kernels *kernels;
-    struct buffer buffers[BUFFERS];
-    size_t bytes;           /* of a buffer */
-    uint8_t *cast, *stored; /* a tile's rows in the order of a file: cast, and as they are */
+    struct load_buffer buffers[BUFFERS];
+    size_t bytes;  /* size of a buffer */
+    void *scratch; /* memory for packing (weights/pack.h) */
     int turn;
     rf_load_progress progress;
     void *user;
@@ -104,37 +61,38 @@ static void load_end(struct load *load)
         if (load->buffers[b].host) cudaFreeHost(load->buffers[b].host);
         if (load->buffers[b].done) cudaEventDestroy(load->buffers[b].done);
     }
-    rf_free(load->backend->base.allocator, load->cast);
-    rf_free(load->backend->base.allocator, load->stored);
+    rf_free(load->backend->base.allocator, load->scratch);
 }
 
-/* What the largest tensors ask for. */
-struct load_sizes {
-    size_t buffer, cast, stored;
-};
-
-static int load_begin(struct load *load, const struct load_sizes *sizes, struct rf_error *error)
+/* Takes the buffers and scratch memory that the largest tensors ask for. */
+static int load_begin(struct load *load, const struct rf_weight_plan *plans, int32_t n_plans,
+                      struct rf_error *error)
 {
-    const struct rf_allocator *allocator = load->backend->base.allocator;
-    size_t bytes = load->bytes = sizes->buffer;
+    size_t scratch = 0;
     int code = 0;
-    load->cast = rf_malloc(allocator, sizes->cast, 1, "casting weights", error);
-    load->stored = rf_malloc(allocator, sizes->stored, 1, "loading weights", error);
-    if (!load->cast || !load->stored) return RF_ERR_MEMORY;
+    load->bytes = PIECE;
+    for (int32_t i = 0; i < n_plans; i++) {
+        size_t bytes = plans[i].is_matrix ? packed_tile_bytes(&plans[i]) : plans[i].bytes;
+        if (load->bytes < bytes) load->bytes = bytes;
+        if (scratch < plans[i].scratch_bytes) scratch = plans[i].scratch_bytes;
+        load->total += plans[i].tensor->bytes;
+    }
+    load->scratch = rf_malloc(load->backend->base.allocator, scratch, 1, "casting weights", error);
+    if (!load->scratch) return RF_ERR_MEMORY;
     for (int b = 0; !code && b < BUFFERS; b++) {
-        struct buffer *buffer = &load->buffers[b];
-        code = gpu_check(cudaMallocHost(&buffer->host, bytes), "pinned memory", error);
+        struct load_buffer *buffer = &load->buffers[b];
+        code = gpu_check(cudaMallocHost(&buffer->host, load->bytes), "pinned memory", error);
         if (!code)
             code = gpu_check(cudaEventCreateWithFlags(&buffer->done, cudaEventDisableTiming),
                              "an event", error);
-        if (!code) buffer->device = gpu_take(load->backend, bytes, "loading", error);
+        if (!code) buffer->device = gpu_take(load->backend, load->bytes, "loading", error);
         if (!code && !buffer->device) code = RF_ERR_MEMORY;
     }
     return code;
 }
 
 /* The next buffer, which the device no longer needs. */
-static int next_buffer(struct load *load, struct buffer **buffer, struct rf_error *error)
+static int next_buffer(struct load *load, struct load_buffer **buffer, struct rf_error *error)
 {
     *buffer = &load->buffers[load->turn++ % BUFFERS];
     if (load->progress && load->progress(load->user, load->done, load->total))
@@ -142,132 +100,80 @@ static int next_buffer(struct load *load, struct buffer **buffer, struct rf_erro
     return gpu_check(cudaEventSynchronize((*buffer)->done), "loading", error);
 }
 
-static int send(const struct load *load, struct buffer *buffer, size_t bytes,
-                struct rf_error *error)
+static int send_buffer(const struct load *load, const struct load_buffer *buffer, void *to,
+                       size_t bytes, struct rf_error *error)
 {
-    return gpu_check(cudaMemcpyAsync(buffer->device, buffer->host, bytes, cudaMemcpyHostToDevice,
-                                     load->backend->stream),
-                     "copying weights", error);
+    return gpu_check(
+        cudaMemcpyAsync(to, buffer->host, bytes, cudaMemcpyHostToDevice, load->backend->stream),
+        "copying weights", error);
 }
 
-/* What a matrix needs on the host for a tile: rows of BF16, or a panel. */
-static size_t host_tile_bytes(int format, size_t k)
+/* Packs expert `e`'s matrix, piece by piece, and lays it out in `tiles`. */
+static int load_tiles(struct load *load, const struct rf_weight_plan *plan, size_t e, char *tiles,
+                      struct rf_error *error)
 {
-    return format == RF_FORMAT_BF16 ? RF_PANEL_ROWS * k * sizeof(uint16_t)
-                                    : rf_panel_bytes((enum rf_format)format, k);
-}
-
-/* Rows [row, row + n) of a matrix to the host's order; those of experts are counted one expert
- * after the other, and these are of one. */
-static void fill(const struct load *load, const struct rf_weight_request *request, size_t row,
-                 size_t n, void *out)
-{
-    size_t k = (size_t)request->tensor->ne[0];
-    enum rf_dtype from = request->tensor->dtype, to = type_of(request);
-    enum rf_format format = rf_cpu_format_of(to);
-    char *tile = out;
-    for (size_t r = 0; r < n; r += RF_PANEL_ROWS, tile += host_tile_bytes(format, k)) {
-        size_t rows = n - r < RF_PANEL_ROWS ? n - r : RF_PANEL_ROWS;
-        const void *data = rf_tensor_rows(request->tensor, row + r, rows, load->stored);
-        if (format == RF_FORMAT_BF16) {
-            rf_dequantize_bf16(from, data, (uint16_t *)(void *)tile, rows * k);
-            continue;
-        }
-        if (from != to) {
-            rf_cast_values(load->kernels, targets[request->form], from, data, to, load->cast,
-                           rows * k);
-            data = load->cast;
-        }
-        rf_cpu_repack_panel(to, data, rf_dtype_bytes(to, k), rows, k, tile);
-    }
-}
-
-/* A matrix whose first row is row `first` of the tensor, to `tiles`. */
-static int load_tiles(struct load *load, const struct rf_weight_request *request, size_t first,
-                      const struct rf_weight *weight, char *tiles, struct rf_error *error)
-{
-    size_t tile = host_tile_bytes(weight->format, weight->columns), each = load->bytes / tile;
-    struct gpu_layout layout = gpu_layout(weight->format, weight->columns);
+    size_t tile = packed_tile_bytes(plan), each = load->bytes / tile * RF_PANEL_ROWS, n;
+    struct gpu_layout layout = gpu_layout(plan->format, plan->columns);
     cudaStream_t stream = load->backend->stream;
-    int code = 0;
-    for (size_t row = 0; !code && row < weight->rows; row += each * RF_PANEL_ROWS) {
-        struct buffer *buffer;
-        size_t left = weight->rows - row,
-               n = left < each * RF_PANEL_ROWS ? left : each * RF_PANEL_ROWS;
+    for (size_t row = 0; row < plan->rows; row += n) {
+        struct load_buffer *buffer;
         char *out = tiles + row / RF_PANEL_ROWS * layout.bytes;
-        code = next_buffer(load, &buffer, error);
+        n = plan->rows - row < each ? plan->rows - row : each;
+        size_t strips = (n + plan->strip_rows - 1) / plan->strip_rows;
+        int code = next_buffer(load, &buffer, error);
         if (code) return code;
-        fill(load, request, first + row, n, buffer->host);
-        int is_bf16 = weight->format == RF_FORMAT_BF16;
-        code = send(load, buffer,
-                    is_bf16 ? n * weight->columns * sizeof(uint16_t) : tile_count(n) * tile, error);
+        rf_weight_pack(plan, load->kernels, e * plan->strips + row / plan->strip_rows, strips,
+                       buffer->host, load->scratch);
+        code = send_buffer(load, buffer, buffer->device, strips * plan->strip_bytes, error);
         if (code) return code;
-        cudaError_t status = is_bf16
-                                 ? gpu_tile_bf16(stream, out, buffer->device, n, weight->columns)
-                                 : gpu_tile_panels(stream, out, buffer->device, tile_count(n), tile,
-                                                   weight->format, weight->columns);
+        cudaError_t status = plan->format == RF_FORMAT_BF16
+                                 ? gpu_tile_bf16(stream, out, buffer->device, n, plan->columns)
+                                 : gpu_tile_panels(stream, out, buffer->device, strips, tile,
+                                                   plan->format, plan->columns);
         if (status == cudaSuccess) status = cudaEventRecord(buffer->done, stream);
         code = gpu_check(status, "laying out weights", error);
+        if (code) return code;
     }
-    return code;
+    return 0;
 }
 
-static int load_matrix(struct load *load, const struct rf_weight_request *request,
-                       struct rf_weight *weight, struct rf_error *error)
+static int load_matrix(struct load *load, struct rf_weight *weight, struct rf_error *error)
 {
-    size_t n = weight->n_experts ? weight->n_experts : 1, bytes = gpu_matrix_bytes(weight);
-    int code = 0;
-    weight->data = gpu_take(load->backend, n * bytes, "weights", error);
-    if (!weight->data) return RF_ERR_MEMORY;
+    const struct rf_weight_plan *plan = &weight->plan;
+    size_t bytes = gpu_matrix_bytes(plan);
     uint64_t before = load->done;
-    for (size_t e = 0; !code && e < n; e++) {
-        code = load_tiles(load, request, e * weight->rows, weight, (char *)weight->data + e * bytes,
-                          error);
-        load->done = before + request->tensor->bytes / n * (e + 1);
+    int code = 0;
+    weight->data = gpu_take(load->backend, plan->n_experts * bytes, "weights", error);
+    if (!weight->data) return RF_ERR_MEMORY;
+    for (size_t e = 0; !code && e < plan->n_experts; e++) {
+        code = load_tiles(load, plan, e, (char *)weight->data + e * bytes, error);
+        load->done = before + plan->tensor->bytes / plan->n_experts * (e + 1);
     }
-    load->done = before + request->tensor->bytes;
+    load->done = before + plan->tensor->bytes;
     return code;
 }
 
-static int load_vector(struct load *load, const struct rf_weight_request *request,
-                       struct rf_weight *weight, struct rf_error *error)
+static int load_vector(struct load *load, struct rf_weight *weight, struct rf_error *error)
 {
-    struct buffer *buffer;
-    size_t n = weight->rows * weight->columns;
-    weight->data = gpu_take(load->backend, n * sizeof(float), "weights", error);
+    const struct rf_weight_plan *plan = &weight->plan;
+    struct load_buffer *buffer;
+    weight->data = gpu_take(load->backend, plan->bytes, "weights", error);
     if (!weight->data) return RF_ERR_MEMORY;
     int code = next_buffer(load, &buffer, error);
     if (code) return code;
-    for (size_t r = 0; r < weight->rows; r++)
-        rf_dequantize_f32(request->tensor->dtype,
-                          rf_tensor_rows(request->tensor, r, 1, load->stored),
-                          (float *)buffer->host + r * weight->columns, weight->columns);
-    code = gpu_check(cudaMemcpyAsync(weight->data, buffer->host, n * sizeof(float),
-                                     cudaMemcpyHostToDevice, load->backend->stream),
-                     "copying weights", error);
+    rf_weight_pack(plan, load->kernels, 0, plan->strips, buffer->host, load->scratch);
+    code = send_buffer(load, buffer, weight->data, plan->bytes, error);
     if (!code)
         code = gpu_check(cudaEventRecord(buffer->done, load->backend->stream), "loading", error);
-    load->done += request->tensor->bytes;
+    load->done += plan->tensor->bytes;
     return code;
 }
 
-static int load_tensor(struct load *load, const struct rf_weight_request *request,
-                       struct rf_weight *weight, struct rf_error *error)
+static int load_tensor(struct load *load, struct rf_weight *weight, struct rf_error *error)
 {
-    const struct rf_tensor *tensor = request->tensor;
-    switch (request->role) {
-    case RF_WEIGHT_MATRIX:
-    case RF_WEIGHT_ROUTER:
-    case RF_WEIGHT_EXPERTS: return load_matrix(load, request, weight, error);
-    case RF_WEIGHT_VECTOR: return load_vector(load, request, weight, error);
-    case RF_WEIGHT_TABLE: break;
-    }
-    /* With casts, embeddings are the same as if the file itself held the cast. */
-    int as_stored =
-        request->form != RF_WEIGHTS_BF16 && rf_dtype_info(tensor->dtype)->block_elems > 1;
-    weight->table = tensor;
-    weight->table_in_bf16 = !as_stored && request->form != RF_WEIGHTS_STORED;
-    load->done += tensor->bytes;
+    if (weight->plan.is_matrix) return load_matrix(load, weight, error);
+    if (weight->plan.role == RF_WEIGHT_VECTOR) return load_vector(load, weight, error);
+    load->done += weight->plan.tensor->bytes; /* a table stays in the file */
     return 0;
 }
 
@@ -282,46 +188,16 @@ void gpu_weights_free(struct rf_weights *base)
     rf_free(base->backend->allocator, weights);
 }
 
-static void grow(size_t *size, size_t wanted)
-{
-    if (*size < wanted) *size = wanted;
-}
-
-static void describe(struct gpu_weights *weights, const struct rf_weight_request *requests,
-                     struct load_sizes *sizes)
-{
-    sizes->buffer = PIECE;
-    for (int32_t i = 0; i < weights->n; i++) {
-        const struct rf_weight_request *request = &requests[i];
-        struct rf_weight *weight = *request->weight = &weights->tensors[i];
-        weight->columns = (size_t)request->tensor->ne[0];
-        weight->n_experts = n_experts(request);
-        weight->rows = (size_t)rf_tensor_elements(request->tensor) / weight->columns /
-                       (weight->n_experts ? weight->n_experts : 1);
-        size_t bytes = weight->columns * weight->rows * sizeof(float);
-        weight->is_matrix = is_matrix(request->role);
-        if (weight->is_matrix) {
-            weight->format = rf_cpu_format_of(type_of(request));
-            bytes = host_tile_bytes(weight->format, weight->columns);
-            grow(&sizes->cast, RF_PANEL_ROWS * rf_dtype_bytes(type_of(request), weight->columns));
-        }
-        if (request->role == RF_WEIGHT_TABLE) continue;
-        grow(&sizes->buffer, bytes);
-        grow(&sizes->stored,
-             RF_PANEL_ROWS * rf_dtype_bytes(request->tensor->dtype, weight->columns));
-    }
-}
-
-/* All weights must fit what is free of the device's memory, experts too. */
+/* All weights, experts too, must fit into the device's free memory. */
 static int check_room(const struct gpu_weights *weights, struct rf_error *error)
 {
     const struct gpu_backend *backend = gpu_backend_of(weights->base.backend);
     uint64_t needed = 0, experts = 0, free_bytes;
     for (int32_t i = 0; i < weights->n; i++) {
-        const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->is_matrix)
-            needed += (weight->n_experts ? weight->n_experts : 1) * gpu_matrix_bytes(weight);
-        experts += weight->n_experts * gpu_matrix_bytes(weight);
+        const struct rf_weight_plan *plan = &weights->tensors[i].plan;
+        uint64_t bytes = plan->is_matrix ? plan->n_experts * gpu_matrix_bytes(plan) : 0;
+        needed += bytes;
+        if (plan->role == RF_WEIGHT_EXPERTS) experts += bytes;
     }
     int code = gpu_free_bytes(backend, &free_bytes, error);
     if (code) return code;
@@ -339,8 +215,8 @@ static int check_room(const struct gpu_weights *weights, struct rf_error *error)
 }
 
 int gpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
-                    const struct rf_weight_request *requests, int32_t n_requests,
-                    rf_load_progress progress, void *user, struct rf_error *error)
+                    const struct rf_weight_plan *plans, int32_t n_plans, rf_load_progress progress,
+                    void *user, struct rf_error *error)
 {
     const struct rf_allocator *allocator = queue->backend->allocator;
     *out = NULL;
@@ -348,23 +224,21 @@ int gpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
     struct gpu_weights *made = rf_calloc(allocator, 1, sizeof *made, "weights", error);
     if (!made) return RF_ERR_MEMORY;
     made->base.backend = queue->backend;
-    made->n = n_requests;
-    made->tensors =
-        rf_calloc(allocator, (size_t)n_requests, sizeof *made->tensors, "weights", error);
+    made->tensors = rf_calloc(allocator, (size_t)n_plans, sizeof *made->tensors, "weights", error);
     int code = made->tensors ? 0 : RF_ERR_MEMORY;
     struct load load = {.backend = gpu_backend_of(queue->backend),
                         .kernels = rf_kernels(rf_kernels_best_tier()),
                         .progress = progress,
                         .user = user};
-    for (int32_t i = 0; i < n_requests; i++) load.total += requests[i].tensor->bytes;
-    if (!code) {
-        struct load_sizes sizes = {0};
-        describe(made, requests, &sizes);
-        code = check_room(made, error);
-        if (!code) code = load_begin(&load, &sizes, error);
+    made->n = code ? 0 : n_plans;
+    for (int32_t i = 0; i < made->n; i++) {
+        made->tensors[i].plan = plans[i];
+        *plans[i].weight = &made->tensors[i];
     }
-    for (int32_t i = 0; !code && i < n_requests; i++)
-        code = load_tensor(&load, &requests[i], &made->tensors[i], error);
+    if (!code) code = check_room(made, error);
+    if (!code) code = load_begin(&load, plans, n_plans, error);
+    for (int32_t i = 0; !code && i < n_plans; i++)
+        code = load_tensor(&load, &made->tensors[i], error);
     if (!code)
         code = gpu_check(cudaStreamSynchronize(load.backend->stream), "loading weights", error);
     load_end(&load);

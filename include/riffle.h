@@ -131,7 +131,7 @@ typedef struct riffle_model_options {
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
     /* Levels to prepare drafts for, from cheap to expensive; the target is always the last and need
-     * not be named (docs/speculation.md). "auto" (default): ngram; corpus and draft model if there
+     * not be named (docs/speed.md). "auto" (default): ngram; corpus and draft model if there
      * are such; a cast of the target if it has about 8 bits a weight or more. "none": no
      * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". Of
      * several chains, separated by ';', the model has all levels, and so has a session that names

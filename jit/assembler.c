@@ -1,3 +1,6 @@
+/* Encodes the instructions of generated kernels with Zydis, and patches the one that Zydis lacks.
+ * The first instruction that cannot be encoded, or does not fit, marks the assembler; later calls
+ * do nothing. frame.c and the two generators call it. */
 #include "jit/assembler.h"
 
 #include <Zydis/Zydis.h>
@@ -60,7 +63,7 @@ struct rf_asm_source rf_mem_each(struct rf_address address)
     return (struct rf_asm_source){.kind = RF_SOURCE_BROADCAST, .address = address};
 }
 
-static void append(struct rf_assembler *assembler, const uint8_t *bytes, size_t n)
+static void append_bytes(struct rf_assembler *assembler, const uint8_t *bytes, size_t n)
 {
     if (assembler->failed) return;
     if (n > assembler->capacity - assembler->used) {
@@ -72,7 +75,7 @@ static void append(struct rf_assembler *assembler, const uint8_t *bytes, size_t 
 }
 
 /* Encodes the request. Returns the first byte of the instruction, or NULL. */
-static uint8_t *encode(struct rf_assembler *assembler, ZydisEncoderRequest *request)
+static uint8_t *encode_request(struct rf_assembler *assembler, ZydisEncoderRequest *request)
 {
     uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH];
     ZyanUSize n = sizeof bytes;
@@ -85,7 +88,7 @@ static uint8_t *encode(struct rf_assembler *assembler, ZydisEncoderRequest *requ
         assembler->failed = name ? name : "an instruction";
         return NULL;
     }
-    append(assembler, bytes, n);
+    append_bytes(assembler, bytes, n);
     return assembler->failed ? NULL : assembler->code + begin;
 }
 
@@ -156,7 +159,7 @@ static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instr
         break;
     }
     if (immediate >= 0) add_operand(&request, immediate_operand(immediate));
-    return encode(assembler, &request);
+    return encode_request(assembler, &request);
 }
 
 /* Zydis 4.0 lacks vpdpbssd, VEX.256.F2.0F38.W0 50 /r. Zydis encodes vpdpbusd, VEX.256.66.0F38.W0 50
@@ -201,7 +204,7 @@ void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from
     add_operand(&request, memory_operand(to, assembler->vector_bytes));
     if (assembler->evex) add_operand(&request, register_operand(ZYDIS_REGISTER_K0));
     add_operand(&request, vector_register(assembler, from));
-    encode(assembler, &request);
+    encode_request(assembler, &request);
 }
 
 /* Emits an instruction with up to two general operands. */
@@ -211,7 +214,7 @@ static void encode_general(struct rf_assembler *assembler, ZydisMnemonic mnemoni
     ZydisEncoderRequest request = {.mnemonic = mnemonic};
     if (count > 0) add_operand(&request, first);
     if (count > 1) add_operand(&request, second);
-    encode(assembler, &request);
+    encode_request(assembler, &request);
 }
 
 static const ZydisEncoderOperand none;
@@ -287,7 +290,7 @@ void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t pla
                                    .branch_type = ZYDIS_BRANCH_TYPE_NEAR,
                                    .branch_width = ZYDIS_BRANCH_WIDTH_32};
     add_operand(&request, immediate_operand(distance));
-    encode(assembler, &request);
+    encode_request(assembler, &request);
 }
 
 void rf_asm_return(struct rf_assembler *assembler)
@@ -298,7 +301,7 @@ void rf_asm_return(struct rf_assembler *assembler)
 void rf_asm_align(struct rf_assembler *assembler)
 {
     static const uint8_t nop = 0x90;
-    while (assembler->used % 64 && !assembler->failed) append(assembler, &nop, 1);
+    while (assembler->used % 64 && !assembler->failed) append_bytes(assembler, &nop, 1);
 }
 
 int rf_asm_finish(const struct rf_assembler *assembler, struct rf_error *error)

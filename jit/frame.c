@@ -1,3 +1,7 @@
+/* Emits what all generated functions have: entry and exit, the loops over units and blocks,
+ * prefetches, and addresses of operands. A function begins with the pushes of rf_frame_prologue
+ * and ends with its pops and `ret`; the unwinding data rely on that. panels_256.c and panels_512.c
+ * hand in the work on a block. */
 #include "jit/frame.h"
 
 /* The callee-saved registers of the System V calling convention. */
@@ -25,7 +29,7 @@ static const struct rf_frame_constants constants = {
 #undef TIMES32
 #undef TIMES64
 
-static struct rf_traits traits_of(enum rf_format format)
+static struct rf_traits format_traits(enum rf_format format)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     struct rf_traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
@@ -44,7 +48,7 @@ struct rf_frame rf_frame_of(struct rf_assembler *out, enum rf_format format, int
     return (struct rf_frame){.out = out,
                              .format = format,
                              .layout = rf_panel_layout(format),
-                             .traits = traits_of(format),
+                             .traits = format_traits(format),
                              .n = n,
                              .p = p};
 }
@@ -75,7 +79,7 @@ struct rf_address rf_sum_at(const struct rf_frame *frame, int number)
 }
 
 /* Vectors of sums. */
-static int sums(const struct rf_frame *frame)
+static int sum_vectors(const struct rf_frame *frame)
 {
     return frame->n * frame->p * RF_PANEL_ROWS * (int)sizeof(float) / frame->out->vector_bytes;
 }
@@ -86,7 +90,7 @@ void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displ
 }
 
 /* Loads the general registers and zeroes the sums; overwrites vector register 0. */
-static void begin(const struct rf_frame *frame)
+static void emit_entry(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
     const struct rf_panel_layout *layout = frame->layout;
@@ -106,7 +110,7 @@ static void begin(const struct rf_frame *frame)
     rf_asm_address(out, reg_stride3, (struct rf_address){reg_stride, reg_stride, 2, 0});
     for (int i = 1; 4 * i < frame->n; i++)
         rf_asm_address(out, reg_rows[i], (struct rf_address){reg_rows[i - 1], reg_stride, 4, 0});
-    for (int i = 0; i < sums(frame); i++) {
+    for (int i = 0; i < sum_vectors(frame); i++) {
         int zero = frame->sum < 0 ? 0 : frame->sum + i;
         rf_asm_vector(out, RF_VPXOR, zero, zero, rf_reg(zero));
         if (frame->sum < 0) rf_asm_store(out, rf_sum_at(frame, i), zero);
@@ -116,7 +120,7 @@ static void begin(const struct rf_frame *frame)
 /* At the beginning of a unit: sets the prefetch position and prefetches the scales there. In the
  * last `ahead` units that is the beginning of the next panels. What lies behind a panel in memory
  * may not be read soon. */
-static void begin_unit(const struct rf_frame *frame)
+static void emit_unit_begin(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
     rf_asm_compare(out, reg_units, frame->ahead);
@@ -130,8 +134,8 @@ static void begin_unit(const struct rf_frame *frame)
 }
 
 /* Prefetches a block of each panel, handles the one at hand, and advances. */
-static void block(const struct rf_frame *frame, const struct rf_frame_body *body,
-                  const void *kernel)
+static void emit_block(const struct rf_frame *frame, const struct rf_frame_body *body,
+                       const void *kernel)
 {
     for (int panel = 0; panel < frame->p && frame->asks; panel++)
         for (int line = 0; line < (int)frame->layout->block_bytes; line += 64)
@@ -144,8 +148,8 @@ static void block(const struct rf_frame *frame, const struct rf_frame_body *body
 }
 
 /* The eight blocks of a unit of 256 values. */
-static void superblock(const struct rf_frame *frame, const struct rf_frame_body *body,
-                       const void *kernel)
+static void emit_superblock(const struct rf_frame *frame, const struct rf_frame_body *body,
+                            const void *kernel)
 {
     struct rf_assembler *out = frame->out;
     int unpacks = frame->format == RF_FORMAT_Q4_K;
@@ -156,15 +160,15 @@ static void superblock(const struct rf_frame *frame, const struct rf_frame_body 
     rf_asm_set(out, reg_turns, RF_SUPERBLOCK / RF_BLOCK);
     rf_asm_align(out);
     size_t top = out->used;
-    block(frame, body, kernel);
+    emit_block(frame, body, kernel);
     rf_asm_add(out, reg_numbers, 16 * frame->traits.groups);
     rf_asm_loop(out, reg_turns, top);
 }
 
-static void end(const struct rf_frame *frame)
+static void emit_exit(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
-    for (int i = 0; frame->sum >= 0 && i < sums(frame); i++)
+    for (int i = 0; frame->sum >= 0 && i < sum_vectors(frame); i++)
         rf_asm_store(out, rf_sum_at(frame, i), frame->sum + i);
     rf_asm_vzeroupper(out);
     for (int i = SAVED; i-- > 0;) rf_asm_pop(out, (enum rf_gpr)rf_frame_prologue.registers[i]);
@@ -175,17 +179,17 @@ void rf_frame_emit(const struct rf_frame *frame, const struct rf_frame_body *bod
                    const void *kernel)
 {
     struct rf_assembler *out = frame->out;
-    begin(frame);
+    emit_entry(frame);
     body->prepare(kernel);
     rf_asm_align(out);
     size_t top = out->used;
-    begin_unit(frame);
+    emit_unit_begin(frame);
     if (frame->traits.super)
-        superblock(frame, body, kernel);
+        emit_superblock(frame, body, kernel);
     else
-        block(frame, body, kernel);
+        emit_block(frame, body, kernel);
     rf_asm_add(out, reg_scales, (int)frame->layout->scale_bytes);
     rf_asm_add(out, reg_scales_ahead, (int)frame->layout->scale_bytes);
     rf_asm_loop(out, reg_units, top);
-    end(frame);
+    emit_exit(frame);
 }

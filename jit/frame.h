@@ -1,15 +1,16 @@
-/* What the generators in panels_256.c and panels_512.c share: the use of general registers, the
- * addresses of panels, rows and sums, entry and exit of a function, its loops and prefetches. */
+/* Code that the generators in panels_256.c and panels_512.c share: the use of general registers,
+ * the addresses of panels, rows and sums, entry and exit of a function, its loops and prefetches.
+ */
 #ifndef RF_JIT_FRAME_H
 #define RF_JIT_FRAME_H
 
 #include "jit/panels.h"
 
-/* What a function needs to know of a format besides its layout. */
+/* Facts about a format that its layout does not say. */
 struct rf_traits {
     int offset_at; /* offset in a row's block of the products' first value; -1: zero */
     int super;     /* scales lie in units of 8 blocks */
-    int groups;    /* in a block */
+    int groups;    /* groups in a block */
 };
 
 /* A function that is being emitted. */
@@ -25,7 +26,7 @@ struct rf_frame {
                   memory */
 };
 
-/* What follows from a format. The caller sets the rest. */
+/* A frame with the members that follow from a format. The caller sets the rest. */
 struct rf_frame rf_frame_of(struct rf_assembler *out, enum rf_format format, int n, int p);
 
 /* General registers. Every fourth row has a pointer, and so has the prefetch position. */
@@ -72,7 +73,7 @@ void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displ
 /* How every function begins. */
 extern const struct rf_prologue rf_frame_prologue;
 
-/* What a function does, in the order of its loops; `kernel` is handed on. */
+/* A function's own steps, in the order of its loops; each gets `kernel`. */
 struct rf_frame_body {
     void (*prepare)(const void *kernel);         /* loads constants */
     void (*unit)(const void *kernel, int panel); /* before the blocks of a unit of 256 */

@@ -1,5 +1,5 @@
 /* Generated kernels for weights in panels times 8-bit rows: linear[] of microkernels/kernels.h,
- * with the same bits. docs/jit.md describes and measures them. */
+ * with the same bits. docs/design/jit.md describes them. */
 #ifndef RF_JIT_PANELS_H
 #define RF_JIT_PANELS_H
 
@@ -27,18 +27,18 @@ enum { RF_PANELS_MOST_ROWS = 8, RF_PANELS_MOST = 4, RF_PANELS_MOST_SUMS = 16 };
 struct rf_panels_call {
     alignas(64) float sums[RF_PANELS_MOST_SUMS][RF_PANEL_ROWS]; /* [panel * n + row]: the results */
     uint8_t numbers[RF_PANELS_MOST][256];                       /* Q4_K's unpacked scales */
-    /* What functions of 256 bits keep in the L1 cache: the F16 numbers of a unit of 256, as floats;
+    /* Room in the L1 cache for functions of 256 bits: the F16 numbers of a unit of 256, as floats;
      * of a block, for further rows, its codes and the scales and minima of its groups; and sums. */
     float floats[RF_PANELS_MOST][2][RF_PANEL_ROWS];
     uint8_t block[RF_BLOCK][RF_PANEL_ROWS];
     float scales_of[2][2][RF_PANEL_ROWS];
     int32_t earlier[RF_PANELS_MOST_ROWS][RF_PANEL_ROWS];
-    const uint8_t *codes, *scales; /* of the first panel */
+    const uint8_t *codes, *scales; /* the first panel's */
     const uint8_t *next_codes, *next_scales;
     size_t part;
     const struct rf_a8 *rows;
     size_t row_bytes;
-    size_t units; /* of the format, at least 1 */
+    size_t units; /* k in units of the format, at least 1 */
 };
 
 typedef void RF_GENERATED rf_panels_fn(struct rf_panels_call *call);
@@ -69,7 +69,7 @@ int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form fo
                        struct rf_error *error);
 void rf_panels_free(struct rf_panels_kernels *kernels);
 
-/* As rf_linear_fn, for any n. The kernels' form must have the format (rf_panels_can). */
+/* An rf_linear_fn for any n. The kernels' form must have the format (rf_panels_can). */
 void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format format,
                       const struct rf_linear_args *args);
 

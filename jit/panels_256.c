@@ -14,7 +14,7 @@ enum dot { DOT_MADDUBS, DOT_BUSD, DOT_BSSD };
 static const struct form {
     int evex;
     enum dot dot;
-    int rows; /* of a tile: as many as registers hold */
+    int rows; /* rows of a tile: as many as registers hold */
 } forms[] = {
     [RF_PANELS_AVX2] = {0, DOT_MADDUBS, 4},
     [RF_PANELS_AVXVNNI] = {0, DOT_BUSD, 4},
@@ -33,14 +33,14 @@ enum {
 struct kernel {
     struct rf_frame frame;
     enum dot dot;
-    int rows;  /* of a tile */
+    int rows;  /* rows of a tile */
     int run;   /* vectors of codes whose products are summed before they are widened to 32 bits */
     int stays; /* two runs a group at most; the first one's sums stay in registers, not memory */
     /* Vector registers, the products first: [rows][HALVES]. */
     int earlier; /* [rows][HALVES]; of dot products, the sums of every second vector */
     int code;    /* [2][HALVES]; at the end of a group scales, then minima */
     int value, other, mask;
-    int constant; /* what is needed most: MXFP4's table, else ones, the operand of vpmaddwd */
+    int constant; /* the operand used most: MXFP4's table, else ones for vpmaddwd */
 };
 
 /* Some rows, from row `first` on, times a block of a panel. */
@@ -49,7 +49,7 @@ struct tile {
     int panel, first, n;
 };
 
-static int product(int i, int half)
+static int ymm_product(int i, int half)
 {
     return HALVES * i + half;
 }
@@ -65,13 +65,13 @@ static int leaves_codes(const struct tile *tile)
     return is_first(tile) && tile->kernel->frame.n > tile->n;
 }
 
-static struct rf_address code_at(int v, int half)
+static struct rf_address ymm_code_at(int v, int half)
 {
     return rf_in_call(offsetof(struct rf_panels_call, block) + 64 * (size_t)v + 32 * (size_t)half);
 }
 
 /* Vectors 2j and 2j + 1 of a half's codes, from the panel. */
-static void decode(const struct tile *tile, int j, int half)
+static void ymm_decode(const struct tile *tile, int j, int half)
 {
     const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
@@ -108,7 +108,8 @@ static void fetch_codes(const struct tile *tile, int j)
     const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
     int is_ready = kernel->frame.layout->bits == 8;
-    for (int half = 0; half < HALVES && !is_ready && is_first(tile); half++) decode(tile, j, half);
+    for (int half = 0; half < HALVES && !is_ready && is_first(tile); half++)
+        ymm_decode(tile, j, half);
     for (int v = 2 * j; v < 2 * j + 2; v++)
         for (int half = 0; half < HALVES; half++) {
             int to = kernel->code + v % 2 * HALVES + half;
@@ -116,9 +117,9 @@ static void fetch_codes(const struct tile *tile, int j)
                 rf_asm_move(out, RF_VMOVDQU, to,
                             rf_mem(rf_in_panel(reg_codes, tile->panel, 64 * v + 32 * half)));
             else if (!is_first(tile))
-                rf_asm_move(out, RF_VMOVDQU, to, rf_mem(code_at(v, half)));
+                rf_asm_move(out, RF_VMOVDQU, to, rf_mem(ymm_code_at(v, half)));
             else if (leaves_codes(tile))
-                rf_asm_store(out, code_at(v, half), to);
+                rf_asm_store(out, ymm_code_at(v, half), to);
         }
 }
 
@@ -133,7 +134,7 @@ static void dot_products(const struct tile *tile, int v)
     for (int i = 0; i < tile->n; i++) {
         rf_frame_broadcast(&kernel->frame, kernel->value, tile->first + i, 4 * v);
         for (int half = 0; half < HALVES; half++)
-            rf_asm_vector(kernel->frame.out, op, sums + product(i, half),
+            rf_asm_vector(kernel->frame.out, op, sums + ymm_product(i, half),
                           kernel->code + v % 2 * HALVES + half, rf_reg(kernel->value));
     }
 }
@@ -146,7 +147,7 @@ static void pair_products(const struct tile *tile, int v)
     for (int i = 0; i < tile->n; i++) {
         rf_frame_broadcast(&kernel->frame, kernel->value, tile->first + i, 4 * v);
         for (int half = 0; half < HALVES; half++) {
-            int sum = product(i, half), pairs = half ? kernel->value : kernel->other,
+            int sum = ymm_product(i, half), pairs = half ? kernel->value : kernel->other,
                 code = kernel->code + v % 2 * HALVES + half;
             if (v % kernel->run == 0) {
                 rf_asm_vector(out, RF_VPMADDUBSW, sum, code, rf_reg(kernel->value));
@@ -164,7 +165,7 @@ static void widen(const struct tile *tile, int v)
     const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
     int depth = VECTORS / kernel->frame.traits.groups, is_last = (v + 1) % depth == 0;
-    for (int at = 0; at < product(tile->n, 0); at++) {
+    for (int at = 0; at < ymm_product(tile->n, 0); at++) {
         int earlier = kernel->earlier + at;
         struct rf_address memory =
             rf_in_call(offsetof(struct rf_panels_call, earlier) + 32 * (size_t)at);
@@ -179,7 +180,8 @@ static void widen(const struct tile *tile, int v)
     }
 }
 
-/* What sums of unsigned codes must begin with, or have added: codes are too large by the offset. */
+/* 1 if sums must begin with, or have added, a correction: unsigned codes are too large by the
+ * offset. */
 static int has_start(const struct kernel *kernel)
 {
     return kernel->frame.traits.offset_at >= 0 && kernel->dot != DOT_BSSD;
@@ -196,7 +198,7 @@ static void start_dots(const struct tile *tile, int group)
     const struct kernel *kernel = tile->kernel;
     for (int i = 0; i < tile->n; i++)
         for (int half = 0; half < HALVES; half++) {
-            int to = product(i, half), other = kernel->earlier + to;
+            int to = ymm_product(i, half), other = kernel->earlier + to;
             if (kernel->stays)
                 rf_asm_vector(kernel->frame.out, RF_VPXOR, other, other, rf_reg(other));
             if (has_start(kernel))
@@ -206,7 +208,7 @@ static void start_dots(const struct tile *tile, int group)
         }
 }
 
-static struct rf_address unit_at(int panel, int is_minimum, int half)
+static struct rf_address ymm_unit_at(int panel, int is_minimum, int half)
 {
     size_t vector = 2 * (2 * (size_t)panel + (size_t)is_minimum) + (size_t)half;
     return rf_in_call(offsetof(struct rf_panels_call, floats) + 32 * vector);
@@ -237,7 +239,7 @@ static void decode_scale(const struct tile *tile, int group, int is_minimum, int
         return;
     }
     rf_asm_move(out, RF_VCVTDQ2PS, to, rf_reg(to));
-    rf_asm_vector(out, RF_VMULPS, to, to, rf_mem(unit_at(tile->panel, is_minimum, half)));
+    rf_asm_vector(out, RF_VMULPS, to, to, rf_mem(ymm_unit_at(tile->panel, is_minimum, half)));
 }
 
 /* Scales, then minima, into the registers of codes. */
@@ -258,7 +260,7 @@ static void fetch_scales(const struct tile *tile, int group)
 }
 
 /* sum = fma(float(product) * d, s, sum), then sum = fma(b, d_sum, sum) where there is a minimum. */
-static void add_scaled(const struct tile *tile, int i)
+static void ymm_add_scaled(const struct tile *tile, int i)
 {
     const struct kernel *kernel = tile->kernel;
     const struct rf_frame *frame = &kernel->frame;
@@ -268,8 +270,8 @@ static void add_scaled(const struct tile *tile, int i)
     if (frame->layout->has_min)
         rf_frame_broadcast(frame, d_sum, row, offsetof(struct rf_a8, d_sum));
     for (int half = 0; half < HALVES; half++) {
-        int at = product(i, half), scale = kernel->code + half;
-        struct rf_address sum = rf_sum_at(frame, product(tile->panel * frame->n + row, half));
+        int at = ymm_product(i, half), scale = kernel->code + half;
+        struct rf_address sum = rf_sum_at(frame, ymm_product(tile->panel * frame->n + row, half));
         rf_asm_move(out, RF_VCVTDQ2PS, at, rf_reg(at));
         rf_asm_vector(out, RF_VMULPS, at, at, rf_reg(d));
         rf_asm_vector(out, RF_VFMADD213PS, at, scale, rf_mem(sum));
@@ -285,11 +287,11 @@ static void add_start(const struct tile *tile, int i, int group)
     const struct kernel *kernel = tile->kernel;
     load_start(tile, kernel->value, i, group);
     for (int half = 0; half < HALVES; half++)
-        rf_asm_vector(kernel->frame.out, RF_VPADDD, product(i, half), product(i, half),
+        rf_asm_vector(kernel->frame.out, RF_VPADDD, ymm_product(i, half), ymm_product(i, half),
                       rf_reg(kernel->value));
 }
 
-static void multiply(const struct tile *tile, int group)
+static void ymm_multiply(const struct tile *tile, int group)
 {
     const struct kernel *kernel = tile->kernel;
     int is_pairs = kernel->dot == DOT_MADDUBS, depth = VECTORS / kernel->frame.traits.groups;
@@ -302,16 +304,16 @@ static void multiply(const struct tile *tile, int group)
             dot_products(tile, v);
         if (is_pairs && (v + 1) % kernel->run == 0) widen(tile, v);
     }
-    for (int at = 0; !is_pairs && kernel->stays && at < product(tile->n, 0); at++)
+    for (int at = 0; !is_pairs && kernel->stays && at < ymm_product(tile->n, 0); at++)
         rf_asm_vector(kernel->frame.out, RF_VPADDD, at, at, rf_reg(kernel->earlier + at));
     fetch_scales(tile, group);
     for (int i = 0; i < tile->n; i++) {
         if (is_pairs && has_start(kernel)) add_start(tile, i, group);
-        add_scaled(tile, i);
+        ymm_add_scaled(tile, i);
     }
 }
 
-static void block(const void *of)
+static void ymm_block(const void *of)
 {
     const struct kernel *kernel = of;
     int n = kernel->frame.n;
@@ -320,12 +322,12 @@ static void block(const void *of)
             struct tile tile = {kernel, panel, first,
                                 n - first < kernel->rows ? n - first : kernel->rows};
             for (int group = 0; group < kernel->frame.traits.groups; group++)
-                multiply(&tile, group);
+                ymm_multiply(&tile, group);
         }
 }
 
 /* Unpacks the 6-bit numbers of a Q4_K unit (rf_q4k_scale) to bytes in memory. */
-static void unpack(const struct kernel *kernel, int panel, int half)
+static void ymm_unpack(const struct kernel *kernel, int panel, int half)
 {
     struct rf_assembler *out = kernel->frame.out;
     int t = 0, low = 1, fourth = 2; /* no products are in progress */
@@ -345,23 +347,23 @@ static void unpack(const struct kernel *kernel, int panel, int half)
 }
 
 /* The F16 numbers, the last of a unit, become floats in memory. */
-static void unit(const void *of, int panel)
+static void ymm_unit(const void *of, int panel)
 {
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
     int numbers = kernel->frame.layout->has_min ? 2 : 1,
         begin = (int)kernel->frame.layout->scale_bytes - 32 * numbers;
     for (int half = 0; half < HALVES && kernel->frame.format == RF_FORMAT_Q4_K; half++)
-        unpack(kernel, panel, half);
+        ymm_unpack(kernel, panel, half);
     for (int i = 0; i < numbers; i++)
         for (int half = 0; half < HALVES; half++) {
             rf_asm_move(out, RF_VCVTPH2PS, 0,
                         rf_mem(rf_in_panel(reg_scales, panel, begin + 32 * i + 16 * half)));
-            rf_asm_store(out, unit_at(panel, i, half), 0);
+            rf_asm_store(out, ymm_unit_at(panel, i, half), 0);
         }
 }
 
-static void load_constants(const void *of)
+static void ymm_load_constants(const void *of)
 {
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
@@ -380,7 +382,7 @@ static int run_of(enum rf_format format)
     return format == RF_FORMAT_Q6_K ? 2 : format == RF_FORMAT_MXFP4 ? 4 : 8;
 }
 
-static void assign_registers(struct kernel *kernel)
+static void ymm_assign_registers(struct kernel *kernel)
 {
     int rows = kernel->rows, registers = kernel->frame.out->evex ? 32 : 16;
     kernel->earlier = HALVES * rows;
@@ -395,7 +397,7 @@ static void assign_registers(struct kernel *kernel)
 void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form,
                         enum rf_format format, int n, int p)
 {
-    static const struct rf_frame_body body = {load_constants, unit, block};
+    static const struct rf_frame_body body = {ymm_load_constants, ymm_unit, ymm_block};
     const struct form *of = &forms[form];
     /* Signed codes are those of a table. */
     int is_signed = of->dot == DOT_BSSD && format == RF_FORMAT_MXFP4;
@@ -409,6 +411,6 @@ void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form
     frame->sum = -1;
     assembler->vector_bytes = 32;
     assembler->evex = of->evex;
-    assign_registers(&kernel);
+    ymm_assign_registers(&kernel);
     rf_frame_emit(&kernel.frame, &body, &kernel);
 }

@@ -10,7 +10,7 @@
 
 enum {
     AHEAD_FEW = 1024, /* prefetch distance in bytes of codes: with one row */
-    AHEAD = 2048      /* with more rows; formats with units of 256 use one unit */
+    AHEAD = 2048      /* the same with more rows; formats with units of 256 use one unit */
 };
 
 struct kernel {
@@ -21,13 +21,13 @@ struct kernel {
     int code, value, scale, minimum, mask, upper, temporary;
 };
 
-static int product(const struct kernel *kernel, int panel, int row)
+static int zmm_product(const struct kernel *kernel, int panel, int row)
 {
     return panel * kernel->frame.n + row;
 }
 
 /* Decodes vectors 2j and 2j + 1 of a panel's codes into two registers. */
-static void decode(const struct kernel *kernel, int panel, int j, int to)
+static void zmm_decode(const struct kernel *kernel, int panel, int j, int to)
 {
     struct rf_assembler *out = kernel->frame.out;
     int low = to, high = to + 1;
@@ -64,7 +64,7 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
 }
 
 /* Emits the products of vectors 2j and 2j + 1. */
-static void multiply(const struct kernel *kernel, int j)
+static void zmm_multiply(const struct kernel *kernel, int j)
 {
     struct rf_assembler *out = kernel->frame.out;
     int n = kernel->frame.n, p = kernel->frame.p;
@@ -74,36 +74,36 @@ static void multiply(const struct kernel *kernel, int j)
                 rf_frame_broadcast(&kernel->frame, kernel->value + 2 * row + v, row,
                                    4 * (2 * j + v));
         for (int panel = 0; panel < p; panel++) {
-            decode(kernel, panel, j, kernel->code);
+            zmm_decode(kernel, panel, j, kernel->code);
             for (int v = 0; v < 2; v++)
                 for (int row = 0; row < n; row++)
-                    rf_asm_vector(out, RF_VPDPBUSD, product(kernel, panel, row), kernel->code + v,
-                                  rf_reg(kernel->value + 2 * row + v));
+                    rf_asm_vector(out, RF_VPDPBUSD, zmm_product(kernel, panel, row),
+                                  kernel->code + v, rf_reg(kernel->value + 2 * row + v));
         }
         return;
     }
-    for (int panel = 0; panel < p; panel++) decode(kernel, panel, j, kernel->code + 2 * panel);
+    for (int panel = 0; panel < p; panel++) zmm_decode(kernel, panel, j, kernel->code + 2 * panel);
     for (int row = 0; row < n; row++) {
         for (int v = 0; v < 2; v++)
             rf_frame_broadcast(&kernel->frame, kernel->value + v, row, 4 * (2 * j + v));
         for (int v = 0; v < 2; v++)
             for (int panel = 0; panel < p; panel++)
-                rf_asm_vector(out, RF_VPDPBUSD, product(kernel, panel, row),
+                rf_asm_vector(out, RF_VPDPBUSD, zmm_product(kernel, panel, row),
                               kernel->code + 2 * panel + v, rf_reg(kernel->value + v));
     }
 }
 
 /* Starts the products so that the codes' offset is subtracted. */
-static void start(const struct kernel *kernel, int half)
+static void zmm_start(const struct kernel *kernel, int half)
 {
     struct rf_assembler *out = kernel->frame.out;
     for (int row = 0; row < kernel->frame.n; row++)
         for (int panel = 0; panel < kernel->frame.p; panel++) {
-            int to = product(kernel, panel, row);
+            int to = zmm_product(kernel, panel, row);
             if (kernel->frame.traits.offset_at < 0)
                 rf_asm_vector(out, RF_VPXOR, to, to, rf_reg(to));
             else if (panel)
-                rf_asm_move(out, RF_VMOVDQU, to, rf_reg(product(kernel, 0, row)));
+                rf_asm_move(out, RF_VMOVDQU, to, rf_reg(zmm_product(kernel, 0, row)));
             else
                 rf_frame_broadcast(&kernel->frame, to, row,
                                    kernel->frame.traits.offset_at + 4 * half);
@@ -111,7 +111,7 @@ static void start(const struct kernel *kernel, int half)
 }
 
 /* Loads a panel's scales and minimums of a group. */
-static void load_scales(const struct kernel *kernel, int panel, int half)
+static void zmm_load_scales(const struct kernel *kernel, int panel, int half)
 {
     struct rf_assembler *out = kernel->frame.out;
     int s = kernel->scale, b = kernel->minimum, t = kernel->temporary;
@@ -145,10 +145,10 @@ static void load_scales(const struct kernel *kernel, int panel, int half)
 }
 
 /* sum = fma(float(product) * d, s, sum), then sum = fma(b, d_sum, sum) where there is a minimum. */
-static void add_scaled(const struct kernel *kernel, int panel, int row)
+static void zmm_add_scaled(const struct kernel *kernel, int panel, int row)
 {
     struct rf_assembler *out = kernel->frame.out;
-    int number = product(kernel, panel, row),
+    int number = zmm_product(kernel, panel, row),
         to = kernel->frame.sum >= 0 ? kernel->frame.sum + number : number;
     rf_asm_move(out, RF_VCVTDQ2PS, number, rf_reg(number));
     rf_asm_vector(out, RF_VMULPS, number, number,
@@ -164,22 +164,22 @@ static void add_scaled(const struct kernel *kernel, int panel, int row)
     if (kernel->frame.sum < 0) rf_asm_store(out, rf_sum_at(&kernel->frame, number), to);
 }
 
-static void block(const void *of)
+static void zmm_block(const void *of)
 {
     const struct kernel *kernel = of;
     int halves = kernel->frame.traits.groups;
     for (int half = 0; half < halves; half++) {
-        start(kernel, half);
-        for (int j = 4 / halves * half; j < 4 / halves * (half + 1); j++) multiply(kernel, j);
+        zmm_start(kernel, half);
+        for (int j = 4 / halves * half; j < 4 / halves * (half + 1); j++) zmm_multiply(kernel, j);
         for (int panel = 0; panel < kernel->frame.p; panel++) {
-            load_scales(kernel, panel, half);
-            for (int row = 0; row < kernel->frame.n; row++) add_scaled(kernel, panel, row);
+            zmm_load_scales(kernel, panel, half);
+            for (int row = 0; row < kernel->frame.n; row++) zmm_add_scaled(kernel, panel, row);
         }
     }
 }
 
 /* Unpacks the 6-bit numbers of a Q4_K unit (rf_q4k_scale) to bytes in memory. */
-static void unpack(const void *of, int panel)
+static void zmm_unpack(const void *of, int panel)
 {
     const struct kernel *kernel = of;
     if (kernel->frame.format != RF_FORMAT_Q4_K) return;
@@ -206,7 +206,7 @@ static void unpack(const void *of, int panel)
                  fourth);
 }
 
-static void load_constants(const void *of)
+static void zmm_load_constants(const void *of)
 {
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
@@ -219,7 +219,7 @@ static void load_constants(const void *of)
                     rf_constant(offsetof(struct rf_frame_constants, upper_two)));
 }
 
-static void assign_registers(struct kernel *kernel)
+static void zmm_assign_registers(struct kernel *kernel)
 {
     enum { REGISTERS = 32 };
     int n = kernel->frame.n, p = kernel->frame.p, next = n * p;
@@ -238,13 +238,13 @@ static void assign_registers(struct kernel *kernel)
 
 void rf_panels_emit_512(struct rf_assembler *assembler, enum rf_format format, int n, int p)
 {
-    static const struct rf_frame_body body = {load_constants, unpack, block};
+    static const struct rf_frame_body body = {zmm_load_constants, zmm_unpack, zmm_block};
     struct kernel kernel = {.frame = rf_frame_of(assembler, format, n, p)};
     struct rf_frame *frame = &kernel.frame;
     int bytes = (int)frame->layout->block_bytes;
     frame->ahead = frame->traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / bytes;
     frame->asks = 1;
-    assign_registers(&kernel);
+    zmm_assign_registers(&kernel);
     assembler->vector_bytes = 64;
     assembler->evex = 1;
     rf_frame_emit(&kernel.frame, &body, &kernel);

@@ -16,12 +16,12 @@ struct column {
     float *q, *out;  /* [padded dim] */
     float *x;        /* [RF_KV_GROUP]: scores, then weights */
     int8_t *rounded; /* quads: folded queries, then weights */
-    whole excess;    /* of a tier's products with them */
+    whole excess;    /* excess of a tier's products with `rounded` */
     lanes top, unit, sum, middle;
     lanes most; /* score */
     struct results results;
     lanes exponent, total; /* weights are relative to 2^exponent; their sum */
-    lanes keep;            /* what the results of earlier groups count */
+    lanes keep;            /* factor of earlier groups' results */
 };
 
 /* Decodes a block of 16 rows, in the tier's order. Without lower nibbles codes are the upper ones,

@@ -15,7 +15,7 @@
 
 enum {
     MOST = 127,
-    SUMS = 16, /* of every 16th channel or position, before they are added */
+    SUMS = 16, /* partial sums: each takes every 16th channel or position */
     PARTS = SUMS / LANES
 };
 
@@ -48,7 +48,7 @@ struct part {
     int is_first;
 };
 
-/* What is left to prefetch of the planes of the next group: the upper one, with the scales, and the
+/* The rest to prefetch of the next group's planes: the upper one, with the scales, and the
  * lower one. A core has few requests to memory in flight, so they are spread over all steps of the
  * work. */
 struct ahead {

@@ -6,9 +6,10 @@
 #include "microkernels/attention_kv_common.h"
 
 enum {
-    FEW = 12,                   /* queries of a call */
-    FACTORS = 16,               /* whole vectors of numbers of queries */
-    WIDTH = RF_KV_MOST_DIM + 64 /* of a row in memory: no power of 2, so rows share no cache sets */
+    FEW = 12,     /* queries of a call */
+    FACTORS = 16, /* whole vectors of numbers of queries */
+    WIDTH =
+        RF_KV_MOST_DIM + 64 /* row length in memory: no power of 2, so rows share no cache sets */
 };
 
 /* Vectors of n queries, rounded to bytes, and zeros up to a multiple of 64. */
@@ -24,7 +25,7 @@ struct rows_state {
     _Alignas(64) float x[FEW][WIDTH];
     float top[FEW], middle[FEW];
     float exponent[FEW], total[FEW];    /* weights are relative to 2^exponent; their sum */
-    float keep[FACTORS], take[FACTORS]; /* what earlier groups' results and this one's count */
+    float keep[FACTORS], take[FACTORS]; /* factors of earlier groups' results and of this one's */
     struct byte_rows rows;
     _Alignas(64) int32_t sums[FEW][WIDTH];
 };

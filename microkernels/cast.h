@@ -232,7 +232,7 @@ static inline void cast_sum(struct cast_sums *sums, cast_values t, const cast_la
 /* The best grid so far. `gain` is the sum of squares that it explains. */
 struct cast_fit {
     cast_lanes scale, minimum, gain;
-    cast_lanes sum; /* of x */
+    cast_lanes sum; /* sum of x */
 };
 
 /* Fits a grid by least squares to the codes that the values have on the given grid, and keeps it

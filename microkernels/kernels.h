@@ -1,6 +1,6 @@
 /* The arithmetic: one table of function pointers for each tier. It is filled with the scalar
  * reference, which defines what each kernel computes, and then overwritten with the tier's own
- * kernels (docs/kernels.md).
+ * kernels (docs/design/kernels.md).
  *
  * Row independence: for every kernel, the bits of a result row depend on that row's operands alone,
  * not on how many rows, queries or weights the call holds. Each sum of a tier runs in one fixed
@@ -119,7 +119,7 @@ struct rf_attention_kv_args {
     size_t n_q;
     const struct rf_kv_group *groups; /* [n_groups], all with lower planes or none */
     size_t n_groups;
-    const struct rf_kv_group *next; /* that is probably read next, to be prefetched; or NULL */
+    const struct rf_kv_group *next; /* group to prefetch, as it is probably read next; or NULL */
     size_t head_dim;                /* padded: RF_KV_MOST_DIM at most */
     float scale, cap;
     float *out;
@@ -129,7 +129,7 @@ struct rf_attention_kv_args {
 /* Casts of weights (cast.h): the blocks' type and the rule. */
 enum rf_cast {
     RF_CAST_MXFP4_FLOOR, /* exponent by OCP's and ML-SpecQD's rule: floor(log2 max) - 2 */
-    RF_CAST_MXFP4,       /* that exponent or the next, by the squared error */
+    RF_CAST_MXFP4,       /* the floor exponent or the next, by the squared error */
     RF_CAST_Q4_0,        /* this and the next three: least squares over several tries */
     RF_CAST_Q4_1,
     RF_CAST_Q4_K,

@@ -1,3 +1,6 @@
+/* Quantises groups of keys and values to codes with a scale and a middle, and reads single values
+ * back. It fixes the order of the codes that the kernels of attention_kv.h expect. The cache of
+ * src/cpu calls it when a group is full. */
 #include "microkernels/kv.h"
 
 #include <math.h>

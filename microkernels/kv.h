@@ -23,7 +23,7 @@
 enum {
     RF_KV_GROUP = 128,   /* positions with common scales */
     RF_KV_SPAN = 4,      /* groups of one call of attention; calls start at its multiples */
-    RF_KV_MOST_DIM = 512 /* of a head, padded: sums of products stay below 2^31 */
+    RF_KV_MOST_DIM = 512 /* padded head_dim: sums of products stay below 2^31 */
 };
 
 /* Bytes of the nibbles of K, or of V; dim is padded to a multiple of 16. */
@@ -71,9 +71,9 @@ static inline struct rf_kv_group rf_kv_group_at(const void *upper, const void *l
  * is NaN. `lower` may be NULL. */
 void rf_kv_quantize(void *upper, void *lower, const uint16_t *k, const uint16_t *v, size_t dim);
 
-/* What attention adds to the weight of position p, as a multiple of the rounding unit, before it
- * rounds: bit-reversed p, spread evenly over (-1/2, 1/2). Many small weights so keep their sum,
- * though each alone would be rounded to 0. */
+/* The dither that attention adds to the weight of position p, as a multiple of the rounding unit,
+ * before it rounds: bit-reversed p, spread evenly over (-1/2, 1/2). Many small weights so keep
+ * their sum, though each alone would be rounded to 0. */
 extern const float rf_kv_dither[RF_KV_GROUP];
 
 /* 2^x for weights, x = n + r with the nearest integer n: 2^n (1 + sum_i RF_KV_EXP2_i r^i), within
@@ -87,7 +87,7 @@ extern const float rf_kv_dither[RF_KV_GROUP];
 /* The code of a row from the nibbles of K or V, which have `depth` values of k; without lower ones
  * the upper and 8. */
 int rf_kv_code(const uint8_t *upper, const uint8_t *lower, size_t row, size_t k, size_t depth);
-/* What position p has in channel j of K or V. */
+/* The value of position p in channel j of K or V. */
 float rf_kv_key(const struct rf_kv_group *group, size_t p, size_t j, size_t padded_dim);
 float rf_kv_value(const struct rf_kv_group *group, size_t p, size_t j);
 

@@ -1,3 +1,5 @@
+/* Sizes of weight panels, and the table of MXFP4's values. Everything else about panels is in
+ * panel.h, inline, so that kernels fold a format's traits into constants. */
 #include "microkernels/panel.h"
 
 #include <assert.h>

@@ -65,12 +65,12 @@ enum rf_format {
 
 struct rf_panel_layout {
     const char *name;   /* "Q4_K" */
-    int bits;           /* of a code */
+    int bits;           /* bits of a code */
     int offset;         /* subtracted from a code */
     size_t group;       /* values of k that share a scale: 32 or 16 */
     int has_min;        /* there is a b */
     size_t unit;        /* values of k whose scales lie together; k is a multiple */
-    size_t scale_bytes; /* of a unit */
+    size_t scale_bytes; /* bytes of a unit's scales */
     size_t block_bytes; /* codes of 32 values of k of 16 rows */
 };
 
@@ -147,19 +147,19 @@ struct rf_a16 {
     float d;
     float d_sum;     /* d * sum of q */
     float d_half[2]; /* d * sum of each half of q */
-    int32_t sum[2];  /* of each half of q */
+    int32_t sum[2];  /* sum of each half of q */
 };
 
 /* The same where codes are multiplied as bytes (avx512). */
 struct rf_a16_split {
     int8_t high[32], low[32]; /* q = 256 high + low, each in the order of k */
     float d, d_sum, d_half[2];
-    int32_t sum[2]; /* of each half of q */
+    int32_t sum[2]; /* sum of each half of q */
 };
 
 /* The same of a superblock, with one unit. */
 struct rf_a16_super {
-    int16_t q[RF_SUPERBLOCK]; /* in the order of rf_a16's */
+    int16_t q[RF_SUPERBLOCK]; /* order: that of rf_a16.q */
     struct rf_a16_super_numbers {
         float d;
         float d_sum[RF_SUPERBLOCK / RF_BLOCK]; /* d * sum of each 32 q */

@@ -1,4 +1,4 @@
-/* What the x86 tiers share. */
+/* Macros and sums that the x86 tiers share. */
 #ifndef RF_MICROKERNELS_X86_H
 #define RF_MICROKERNELS_X86_H
 

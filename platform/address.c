@@ -1,3 +1,5 @@
+/* Parses the address that a server listens on: an IPv4 or IPv6 number, or "localhost". It asks no
+ * name server. src/program/serve calls it. */
 #define _DEFAULT_SOURCE
 #if defined(_WIN32)
 #    include <winsock2.h>

@@ -1,3 +1,5 @@
+/* Condition variables that wait by a clock which nobody sets, where the system has one. The
+ * threads of src/program/serve wait on them. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/condition.h"
 

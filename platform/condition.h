@@ -6,7 +6,7 @@
 
 struct rf_condition {
     pthread_cond_t condition;
-    int clock; /* that it waits by */
+    int clock; /* the clock that it waits by */
 };
 
 void rf_condition_init(struct rf_condition *condition);

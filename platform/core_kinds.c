@@ -1,3 +1,6 @@
+/* Judges which cores are performance, efficient and low-power cores, from types, caches and
+ * frequencies. It is arithmetic over traits that topology.c has read; it asks the system
+ * nothing. */
 #include "platform/core_kinds.h"
 
 #include <stdio.h>
@@ -49,21 +52,21 @@ static int faster(const struct rf_core_traits *a, const struct rf_core_traits *b
     return a->l2_bytes > b->l2_bytes;
 }
 
-static enum rf_core_kind kind_of(enum rf_core_type type, int is_outside)
+static enum rf_core_kind kind_of_type(enum rf_core_type type, int is_outside)
 {
     if (type == RF_TYPE_CORE) return RF_CORE_P;
     return type == RF_TYPE_LOW_POWER || is_outside ? RF_CORE_LP : RF_CORE_E;
 }
 
-/* What is known of all cores together. */
+/* Facts about all cores together. */
 struct summary {
     int leader;                                  /* the core that looks fastest */
     int l3, types, kinds, ranks, speeds, caches; /* how many cores have each */
     int outside;                /* some cores are low-power because they have no L3 */
-    int by_structure, by_speed; /* what told cores without a type apart */
+    int by_structure, by_speed; /* cores without a type were told apart by these */
 };
 
-static struct summary summarise(const struct rf_core_traits *cores, int n)
+static struct summary summarise_cores(const struct rf_core_traits *cores, int n)
 {
     struct summary all = {0};
     for (int i = 0; i < n; i++) {
@@ -79,8 +82,8 @@ static struct summary summarise(const struct rf_core_traits *cores, int n)
     return all;
 }
 
-static enum rf_core_kind judge(const struct rf_core_traits *cores, int n,
-                               const struct rf_core_traits *core, struct summary *all)
+static enum rf_core_kind judge_core(const struct rf_core_traits *cores, int n,
+                                    const struct rf_core_traits *core, struct summary *all)
 {
     int is_outside = all->l3 && !core->has_l3;
     enum rf_core_type type = core->type;
@@ -88,7 +91,7 @@ static enum rf_core_kind judge(const struct rf_core_traits *cores, int n,
         if (cores[i].type && alike(core, &cores[i])) type = cores[i].type;
     if (type) {
         all->outside |= is_outside && type == RF_TYPE_ATOM;
-        return kind_of(type, is_outside);
+        return kind_of_type(type, is_outside);
     }
     const struct rf_core_traits *leader = &cores[all->leader];
     if (alike(core, leader)) return RF_CORE_P;
@@ -104,7 +107,7 @@ struct list {
 };
 
 /* Items are joined by '|' until print_list knows how many there are. */
-static void add(struct list *list, const char *item)
+static void list_add(struct list *list, const char *item)
 {
     size_t at = strlen(list->text);
     snprintf(list->text + at, sizeof list->text - at, "%s%s", list->count ? "|" : "", item);
@@ -126,24 +129,26 @@ static void print_list(const struct list *list, char *text, size_t cap)
     }
 }
 
-static void write_note(const struct summary *all, int n, int n_kinds, char *note, size_t cap)
+static void write_kinds_note(const struct summary *all, int n, int n_kinds, char *note, size_t cap)
 {
     struct list missing = {0}, means = {0};
     char part[64], what[192] = "", how[192] = "";
-    if (all->kinds == 0 && n_kinds > 1) add(&missing, "no kinds of cores");
+    if (all->kinds == 0 && n_kinds > 1) list_add(&missing, "no kinds of cores");
     if (all->kinds && all->kinds < n) {
         snprintf(part, sizeof part, "no kind of %d of the %d cores", n - all->kinds, n);
-        add(&missing, part);
+        list_add(&missing, part);
     }
-    if (all->kinds && n_kinds > 1 && !all->types) add(&missing, "no types of cores");
-    if (all->kinds && n_kinds > 1 && !all->ranks) add(&missing, "no order of their kinds");
-    if (n_kinds > 1 && !all->speeds) add(&missing, "no frequencies");
-    if (!all->caches) add(&missing, "no caches");
+    if (all->kinds && n_kinds > 1 && !all->types) list_add(&missing, "no types of cores");
+    if (all->kinds && n_kinds > 1 && !all->ranks) list_add(&missing, "no order of their kinds");
+    if (n_kinds > 1 && !all->speeds) list_add(&missing, "no frequencies");
+    if (!all->caches) list_add(&missing, "no caches");
     if (!missing.count) return;
-    if (all->types) add(&means, "their types");
-    if (all->by_structure) add(&means, all->caches ? "their caches" : "their number of threads");
-    if (all->by_speed) add(&means, all->speeds ? "their frequencies" : "the order of their kinds");
-    if (all->outside) add(&means, "the lack of an L3 cache");
+    if (all->types) list_add(&means, "their types");
+    if (all->by_structure)
+        list_add(&means, all->caches ? "their caches" : "their number of threads");
+    if (all->by_speed)
+        list_add(&means, all->speeds ? "their frequencies" : "the order of their kinds");
+    if (all->outside) list_add(&means, "the lack of an L3 cache");
     print_list(&missing, what, sizeof what);
     print_list(&means, how, sizeof how);
     if (n_kinds > 1)
@@ -157,9 +162,9 @@ void rf_core_kinds(struct rf_core_traits *cores, int n, char *note, size_t cap)
     int count[RF_CORE_KINDS] = {0}, n_kinds = 0;
     if (cap) note[0] = 0;
     if (n < 1) return;
-    struct summary all = summarise(cores, n);
+    struct summary all = summarise_cores(cores, n);
     for (int i = 0; i < n; i++) {
-        cores[i].kind = judge(cores, n, &cores[i], &all);
+        cores[i].kind = judge_core(cores, n, &cores[i], &all);
         count[cores[i].kind]++;
     }
     enum rf_core_kind best = count[RF_CORE_P]   ? RF_CORE_P
@@ -168,5 +173,5 @@ void rf_core_kinds(struct rf_core_traits *cores, int n, char *note, size_t cap)
     for (int i = 0; i < n; i++)
         if (cores[i].kind == best) cores[i].kind = RF_CORE_P;
     for (int k = 0; k < RF_CORE_KINDS; k++) n_kinds += count[k] > 0;
-    write_note(&all, n, n_kinds, note, cap);
+    write_kinds_note(&all, n, n_kinds, note, cap);
 }

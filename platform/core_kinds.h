@@ -15,7 +15,7 @@ struct rf_core_traits {
     int efficiency;                   /* hwloc's rank of the kind; highest: fastest; -1: unknown */
     int capacity;                     /* Linux's, 1024 for the fastest; 0: unknown */
     int max_mhz, base_mhz;            /* 0: unknown */
-    size_t l1_bytes, l2_bytes;        /* of its data caches; 0: unknown */
+    size_t l1_bytes, l2_bytes;        /* sizes of its data caches; 0: unknown */
     int has_l3, n_sharing, n_threads; /* n_sharing: cores with this L2 */
     enum rf_core_kind kind;           /* the result */
 };

@@ -1,4 +1,4 @@
-/* What this processor can do. */
+/* The abilities of this processor: its tier and its caches. */
 #ifndef RF_PLATFORM_CPU_H
 #define RF_PLATFORM_CPU_H
 

@@ -16,7 +16,7 @@
 #    define RF_GENERATED
 #endif
 
-struct rf_description; /* what the system was told of the functions */
+struct rf_description; /* the tables that the system was given */
 
 struct rf_executable {
     unsigned char *memory;

@@ -47,7 +47,7 @@ void rf_unmap_file(struct rf_mapping *mapping);
 int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error);
 
 enum {
-    RF_NEW_PRIVATE = 1, /* for the user alone, if there is no such file yet */
+    RF_NEW_PRIVATE = 1, /* readable by the user alone, if there is no such file yet */
     RF_NEW_CACHE = 2    /* need not survive a power failure: it is not waited for */
 };
 
@@ -58,7 +58,7 @@ enum {
  * rf_new_file_drop must follow. */
 struct rf_new_file {
     const char *path; /* owned by the caller, valid until the end */
-    char *target;     /* of the symbolic link, else the path */
+    char *target;     /* target of the symbolic link, else the path */
     char *temporary;
     int file;
     unsigned flags; /* RF_NEW_* */

@@ -1,4 +1,4 @@
-/* What is in a folder, and removing it. */
+/* Folders' entries: listing, describing and removing them. */
 #ifndef RF_PLATFORM_FOLDER_H
 #define RF_PLATFORM_FOLDER_H
 
@@ -12,7 +12,7 @@ int rf_folder_each(const char *path, int (*each)(void *user, const char *name), 
                    struct rf_error *error);
 
 enum rf_kind { RF_KIND_NONE, RF_KIND_FILE, RF_KIND_FOLDER, RF_KIND_LINK, RF_KIND_OTHER };
-/* What `path` itself is: symbolic links are not followed. */
+/* The kind of `path` itself: symbolic links are not followed. */
 enum rf_kind rf_kind_of(const char *path);
 
 /* Bytes that this user may still write to the file system of `path`. */

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-typedef void rf_any_fn(void); /* to be called as what it is */
+typedef void rf_any_fn(void); /* cast to its own type before it is called */
 
 /* Loads the library `name` for the rest of the process and finds its functions `symbols`, [n].
  * RF_ERR_UNSUPPORTED, with a sentence, where the library or a function is missing. */

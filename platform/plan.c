@@ -1,3 +1,6 @@
+/* Chooses the hardware threads that work, and guesses their speed before anything is measured. It
+ * is a pure function of a topology and a request; team.c starts threads by it, and `riffle cores`
+ * explains it. */
 #include "platform/plan.h"
 
 #include <stdio.h>
@@ -62,7 +65,7 @@ static int next_number(const struct rf_topology *topology, int number)
 }
 
 /* Writes the CPU numbers that exist as "0-3,8". */
-static void print_numbers(const struct rf_topology *topology, char *text, size_t cap)
+static void print_cpu_numbers(const struct rf_topology *topology, char *text, size_t cap)
 {
     size_t at = 0;
     text[0] = 0;
@@ -89,7 +92,7 @@ static int name_cpu(struct draft *draft, long number, struct rf_error *error)
     int i = find_cpu(topology, number);
     if (i < 0) {
         char known[128];
-        print_numbers(topology, known, sizeof known);
+        print_cpu_numbers(topology, known, sizeof known);
         return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: %s has no CPU %ld (it has %s)",
                        draft->cores, topology->is_this_system ? "this machine" : topology->source,
                        number, known);
@@ -132,7 +135,7 @@ static int read_list(struct draft *draft, struct rf_error *error)
     }
 }
 
-static int read_choice(struct draft *draft, struct rf_error *error)
+static int read_cores_choice(struct draft *draft, struct rf_error *error)
 {
     if (!draft->cores) draft->cores = choice_names[CHOICE_AUTO];
     for (int c = 0; c < CHOICE_LIST; c++)
@@ -160,7 +163,7 @@ static int wants_kind(const struct draft *draft, enum rf_core_kind kind)
     return 1;
 }
 
-static enum rf_left_out consider(const struct draft *draft, int i)
+static enum rf_left_out consider_cpu(const struct draft *draft, int i)
 {
     const struct rf_cpu *cpu = &draft->topology->cpus[i];
     if (!cpu->is_allowed) return RF_LEFT_NOT_ALLOWED;
@@ -172,7 +175,7 @@ static enum rf_left_out consider(const struct draft *draft, int i)
 
 /* Sets `round` and `in_l2`: earlier candidates on the same core, and earlier cores of that round
  * with the same L2. */
-static void place(struct draft *draft, struct candidate *added)
+static void place_candidate(struct draft *draft, struct candidate *added)
 {
     const struct rf_cpu *cpus = draft->topology->cpus, *cpu = &cpus[added->cpu];
     for (const struct candidate *c = draft->candidates; c < added; c++)
@@ -192,17 +195,18 @@ static int by_preference(const void *left, const void *right)
     return a->cpu - b->cpu;
 }
 
-static int find_candidates(struct draft *draft, enum rf_left_out *left_out, struct rf_error *error)
+static int find_seat_candidates(struct draft *draft, enum rf_left_out *left_out,
+                                struct rf_error *error)
 {
     const struct rf_topology *topology = draft->topology;
     for (int i = 0; i < topology->n_cpus; i++) {
-        left_out[i] = consider(draft, i);
+        left_out[i] = consider_cpu(draft, i);
         if (left_out[i] != RF_NOT_LEFT_OUT && left_out[i] != RF_LEFT_SIBLING) continue;
         const struct rf_cpu *cpu = &topology->cpus[i];
         struct candidate *added = &draft->candidates[draft->n_candidates];
         *added = (struct candidate){
             .cpu = i, .kind = cpu->kind, .package = cpu->package, .mhz = cpu->max_mhz};
-        place(draft, added);
+        place_candidate(draft, added);
         draft->n_candidates++;
         draft->n_first += left_out[i] == RF_NOT_LEFT_OUT;
     }
@@ -227,8 +231,8 @@ static int find_candidates(struct draft *draft, enum rf_left_out *left_out, stru
  * P core's caches has its design and differs by the clock alone. Memory-bound speed hardly depends
  * on the clock; it is limited by fewer outstanding misses and, outside the ring, by a longer path.
  * Where clocks are unknown the figures are guesses from processors with both kinds. */
-static void estimate(const struct rf_topology *topology, const struct rf_cpu *cpu, float *decode,
-                     float *prompt)
+static void estimate_speed(const struct rf_topology *topology, const struct rf_cpu *cpu,
+                           float *decode, float *prompt)
 {
     static const float clock_guess[] = {1, 0.75f, 0.5f}, of_memory[] = {1, 0.75f, 0.4f},
                        of_cycle[] = {1, 0.65f, 0.65f};
@@ -260,7 +264,7 @@ static void fill_seats(struct rf_plan *plan, const struct draft *draft)
         seat->kind = cpus[seat->cpu].kind;
         for (int o = 0; o < plan->n_placed; o++)
             together += cpus[draft->candidates[o].cpu].core == cpus[seat->cpu].core;
-        estimate(&plan->topology, &cpus[seat->cpu], &seat->decode, &seat->prompt);
+        estimate_speed(&plan->topology, &cpus[seat->cpu], &seat->decode, &seat->prompt);
         seat->decode /= (float)together;
         seat->prompt /= (float)together;
         if (seat->decode > most_decode) most_decode = seat->decode;
@@ -277,7 +281,7 @@ static void fill_seats(struct rf_plan *plan, const struct draft *draft)
 }
 
 /* Second threads of an idle core are left out for the same reason as its first. */
-static void explain(struct rf_plan *plan, const struct draft *draft, enum rf_left_out why)
+static void explain_left_out(struct rf_plan *plan, const struct draft *draft, enum rf_left_out why)
 {
     const struct rf_cpu *cpus = plan->topology.cpus;
     for (int c = 0; c < plan->n_placed; c++)
@@ -309,11 +313,12 @@ static int must_bind(const struct rf_plan *plan, enum choice choice)
     return keeps_out;
 }
 
-static int decide(struct rf_plan *plan, struct draft *draft, int threads, struct rf_error *error)
+static int plan_decide(struct rf_plan *plan, struct draft *draft, int threads,
+                       struct rf_error *error)
 {
     const struct rf_topology *topology = &plan->topology;
-    int code = read_choice(draft, error);
-    if (!code) code = find_candidates(draft, plan->left_out, error);
+    int code = read_cores_choice(draft, error);
+    if (!code) code = find_seat_candidates(draft, plan->left_out, error);
     if (code) return code;
     int limit = draft->choice == CHOICE_LIST ? 0 : topology->quota;
     int own = limit && limit < draft->n_first ? limit : draft->n_first;
@@ -322,7 +327,7 @@ static int decide(struct rf_plan *plan, struct draft *draft, int threads, struct
     plan->seats = rf_calloc(plan->allocator, (size_t)plan->n_seats, sizeof *plan->seats,
                             "plan of the cores", error);
     if (!plan->seats) return RF_ERR_MEMORY;
-    explain(plan, draft, threads ? RF_LEFT_THREADS : RF_LEFT_QUOTA);
+    explain_left_out(plan, draft, threads ? RF_LEFT_THREADS : RF_LEFT_QUOTA);
     fill_seats(plan, draft);
     plan->binds = must_bind(plan, draft->choice);
     return 0;
@@ -348,7 +353,7 @@ int rf_plan_of(struct rf_plan *plan, struct rf_topology *topology, const char *c
         draft.candidates = draft.named ? rf_calloc(allocator, n, sizeof *draft.candidates,
                                                    "plan of the cores", error)
                                        : NULL;
-        code = draft.candidates ? decide(plan, &draft, threads, error) : RF_ERR_MEMORY;
+        code = draft.candidates ? plan_decide(plan, &draft, threads, error) : RF_ERR_MEMORY;
     }
     if (draft.candidates) rf_free(allocator, draft.candidates);
     if (draft.named) rf_free(allocator, draft.named);

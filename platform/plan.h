@@ -1,4 +1,4 @@
-/* Which hardware threads work, and how fast they are expected to be before anything is measured.
+/* The hardware threads that work, and their expected speed before anything is measured.
  *
  * A plan is a pure function of the topology and of the request. Workers come in order of
  * preference, so that the first n are the best n: performance cores, then efficient cores, then,
@@ -13,7 +13,7 @@ enum { RF_PLAN_MAX_THREADS = 1024 }; /* the most that can be requested */
 
 enum rf_left_out {
     RF_NOT_LEFT_OUT,
-    RF_LEFT_NOT_ALLOWED, /* by the affinity mask or the container */
+    RF_LEFT_NOT_ALLOWED, /* the affinity mask or the container forbids it */
     RF_LEFT_SIBLING,     /* another thread of its core works */
     RF_LEFT_LOW_POWER,   /* outside the ring; only on request */
     RF_LEFT_KIND,        /* --cores names another kind, or a list without it */

@@ -1,10 +1,12 @@
+/* Measures the workers' speed, and tries how many of them a pass should get. It is arithmetic
+ * without threads or clocks; team.c calls it where one worker acts for all. */
 #include "platform/split.h"
 
 #include <assert.h>
 #include <math.h>
 
 /* The tuned figures. All were chosen by hand. test_split bounds what they cost in simulations, and
- * docs/cores.md has measured results. Times are in seconds. */
+ * docs/lab/2026-11-21-cores.md has results. Times are in seconds. */
 static const struct {
     /* A worker's speed. Other users of the memory make single measurements vary by a few per cent,
      * which must not move the shares; a real change must move them at once. With `now` the speed
@@ -71,7 +73,7 @@ static const struct {
     .longest_outing = 16.0,
 };
 
-enum { ARRAYS = 6 }; /* of each kind: speed, recent, unsettled, late, out, outing */
+enum { ARRAYS = 6 }; /* arrays of each kind: speed, recent, unsettled, late, out, outing */
 
 int rf_split_new(struct rf_split **split, int n_workers, int n_places, const struct rf_split *first,
                  const struct rf_allocator *allocator, struct rf_error *error)

@@ -31,19 +31,19 @@ struct rf_split_kind {
     /* [n_workers] each; times and durations are in seconds. */
     double *speed;     /* work per second, in any unit; only ratios count */
     double *recent;    /* the same over some milliseconds; 0: not known; below 0: nor is `speed` */
-    double *unsettled; /* for how long still `recent` is believed instead of `speed` */
+    double *unsettled; /* seconds for which `recent` is still believed instead of `speed` */
     double *late;      /* part of the time in which all others waited for this worker alone */
     double *out;       /* left out until this time */
-    double *outing;    /* for how long it was left out last */
+    double *outing;    /* seconds for which it was left out last */
 
-    int trial;         /* workers of the trial under way; 0: none */
-    int trial_passes;  /* passes of this trial so far */
-    double trial_sum;  /* of their times, each divided by the usual time with `active` workers */
-    int tries_up;      /* the next trial is of more workers, not of fewer */
+    int trial;        /* workers of the trial under way; 0: none */
+    int trial_passes; /* passes of this trial so far */
+    double trial_sum; /* sum of their times, each divided by the usual time with `active` workers */
+    int tries_up;     /* the next trial is of more workers, not of fewer */
     double next_trial; /* not before this time */
     int surprises;     /* passes in a row that took much longer than usual */
     double alarm;      /* surprises bring a trial forward, not before this time */
-    double alarm_wait; /* from one alarm to the next */
+    double alarm_wait; /* seconds from one alarm to the next */
     int failures;      /* trials in a row that changed nothing, up to a limit */
 };
 
@@ -68,17 +68,17 @@ int rf_split_neighbour(const struct rf_split *split, int active, int up);
 
 /* How many workers a pass of n_rows >= 1 that begins at `now` gets. */
 int rf_split_workers(struct rf_split *split, int n_rows, double now);
-/* Which ones: writes the first `workers` of those that do not hold up the others. Returns how many,
- * which may be fewer. members[0] is always worker 0. */
+/* The workers of a pass: writes the first `workers` workers that do not hold up the others. Returns
+ * how many, which may be fewer. members[0] is always worker 0. */
 int rf_split_members(struct rf_split *split, int n_rows, int workers, double now, int *members);
-/* That pass took `seconds`. `workers`: what rf_split_workers returned for it. A pass of a trial
- * that rf_split_members ended is ignored. */
+/* Notes that the pass took `seconds`. `workers`: what rf_split_workers returned for it. A pass of a
+ * trial that rf_split_members ended is ignored. */
 void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds);
 
-/* In the `seconds` since the last correction, worker i did `work` in `busy` seconds; both 0: it did
- * nothing. */
+/* Notes that worker i did `work` in `busy` of the `seconds` since the last correction; both 0: it
+ * did nothing. */
 void rf_split_learn(struct rf_split_kind *kind, int i, double work, double busy, double seconds);
-/* In that time all others waited `waited` seconds for worker i alone. */
+/* Notes that all others waited `waited` seconds for worker i alone in that time. */
 void rf_split_waited(struct rf_split_kind *kind, int i, double waited, double seconds);
 
 /* shares[i]: the part of the work that members[i] gets. Not all of their speeds may be 0. */

@@ -19,7 +19,7 @@
 #include "platform/clock.h"
 #include "platform/threads.h"
 
-/* Chosen by hand; docs/cores.md has measured results. */
+/* Chosen by hand; docs/lab/2026-11-21-cores.md has results. */
 static const double REDEAL = 0.5e-3; /* seconds of work between corrections of the shares */
 /* The part of each matrix that is not dealt out, but taken by workers as they get ready. A prompt's
  * passes are long enough for the shares to be wrong by their end. */
@@ -66,7 +66,7 @@ struct rf_team {
 
     pthread_t host; /* enters the parallel region, and is worker 1 */
     int has_host;
-    _Atomic uint32_t threads; /* of the region; 0: not known yet */
+    _Atomic uint32_t threads; /* threads of the region; 0: not known yet */
     _Atomic int leave;
 
     int binds;
@@ -78,7 +78,7 @@ struct rf_team {
     int count, spins;
     struct rf_split_kind *kind; /* NULL: equal shares */
     double tail;                /* TAIL or PROMPT_TAIL */
-    float largest;              /* of `shares` */
+    float largest;              /* the largest of `shares` */
 
     struct {
         struct meeting all, *groups; /* groups: [size / GROUP, rounded up] */
@@ -100,7 +100,7 @@ static void wait_for_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32
     atomic_fetch_sub(sleepers, 1);
 }
 
-static void change(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
+static void change_word(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
 {
     atomic_fetch_add(word, 1);
     if (atomic_load(sleepers)) rf_word_wake(word);
@@ -169,7 +169,7 @@ static int probe_threads(int n, const struct rf_allocator *allocator, struct rf_
     return 0;
 }
 
-static int start(struct rf_team *team, struct rf_error *error)
+static int start_members(struct rf_team *team, struct rf_error *error)
 {
     int code = probe_threads(team->size - 1, team->allocator, error);
     if (code) return code;
@@ -238,7 +238,7 @@ static int team_new(struct rf_team **team, int size, const struct rf_plan *plan,
     for (int i = 0; !code && i < size; i++) made->slots[i].factor = 1.0;
     if (!code && plan) seat(made, plan);
     if (!code && other) seat_like(made, other);
-    if (!code && size > 1) code = start(made, error);
+    if (!code && size > 1) code = start_members(made, error);
     if (code) {
         rf_team_free(made);
         return code;
@@ -271,9 +271,9 @@ int rf_team_of(struct rf_team **team, const char *cores, int threads,
     return code;
 }
 
-static void call(struct rf_team *team, int index)
+static void call_member(struct rf_team *team, int index)
 {
-    change(&team->gates[index].calls, &team->gates[index].asleep);
+    change_word(&team->gates[index].calls, &team->gates[index].asleep);
 }
 
 void rf_team_free(struct rf_team *team)
@@ -281,7 +281,7 @@ void rf_team_free(struct rf_team *team)
     if (!team) return;
     if (team->has_host) {
         atomic_store(&team->leave, 1);
-        for (int i = 1; i < team->size; i++) call(team, i);
+        for (int i = 1; i < team->size; i++) call_member(team, i);
         pthread_join(team->host, NULL);
     }
     rf_free(team->allocator, team->slots);
@@ -335,7 +335,7 @@ static void deal(struct rf_team *team, double seconds)
 }
 
 /* Runs fn on members[0 .. count). */
-static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
+static void run_members(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
     assert(count >= 1 && count <= team->size && team->members[0] == 0);
     struct rf_worker worker = {team, 0, count};
@@ -346,7 +346,7 @@ static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
     deal(team, 0.0);
     for (int i = 1; i < count; i++) {
         team->slots[team->members[i]].position = i;
-        call(team, team->members[i]);
+        call_member(team, team->members[i]);
     }
     if (team->binds) {
         /* The caller's thread gets its own mask back. */
@@ -371,7 +371,7 @@ void rf_team_run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
     team->kind = NULL;
     team->tail = TAIL;
     if (count == 0) count = team->places;
-    run(team, first_members(team, count < team->size ? count : team->size), fn, argument);
+    run_members(team, first_members(team, count < team->size ? count : team->size), fn, argument);
 }
 
 void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows, rf_team_fn fn,
@@ -384,8 +384,8 @@ void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows,
                               : rf_split_members(split, n_rows, workers, begin, team->members);
     team->kind = &split->kinds[rf_work_of(n_rows)];
     team->tail = n_rows > RF_FEW_ROWS ? PROMPT_TAIL : TAIL;
-    run(team, count, fn, argument);
-    /* What was done since the last correction; nothing where no work is measured. */
+    run_members(team, count, fn, argument);
+    /* Work since the last correction; 0 where no work is measured. */
     if (team->slots[0].busy > 0.0) deal(team, team->slots[0].busy);
     double end = rf_clock_seconds();
     if (!team->equally) rf_split_took(split, n_rows, workers, end, end - begin);
@@ -439,7 +439,7 @@ void rf_team_barrier(struct rf_worker *worker)
         /* All others wait, so this worker may change the team. */
         atomic_store_explicit(&team->barrier.all.taken, 0, memory_order_relaxed);
         if (slot->busy > REDEAL) deal(team, slot->busy);
-        change(word, &team->barrier.sleepers);
+        change_word(word, &team->barrier.sleepers);
         return;
     }
     wait_for_change(word, generation, &team->barrier.sleepers, spins);
@@ -487,7 +487,8 @@ static void drag(struct rf_share *share, const struct slot *slot)
 
 /* Takes some grains of the tail: fewer when fewer are left and when the worker is slow. It takes
  * none when the fastest worker could do all that is left before this one had done a grain. */
-static size_t take(struct rf_team *team, const struct rf_worker *worker, size_t tail, size_t *first)
+static size_t take_from_tail(struct rf_team *team, const struct rf_worker *worker, size_t tail,
+                             size_t *first)
 {
     float share = team->shares[worker->index];
     size_t taken = atomic_load_explicit(&team->barrier.all.taken, memory_order_relaxed), some;
@@ -514,7 +515,7 @@ int rf_share_next(struct rf_share *share, size_t *begin, size_t *end)
         share->begin = share->end;
     } else {
         size_t first, tail = (share->n - share->dealt + share->grain - 1) / share->grain;
-        size_t some = tail ? take(team, worker, tail, &first) : 0;
+        size_t some = tail ? take_from_tail(team, worker, tail, &first) : 0;
         if (some == 0) {
             if (share->cost > 0.0) slot->ended = rf_clock_seconds();
             if (share->work > 0.0) {

@@ -1,3 +1,4 @@
+/* The part of threads.h that needs no system call: counts of CPU sets. */
 #include "platform/threads.h"
 
 int rf_cpu_set_count(const struct rf_cpu_set *set)

@@ -1,4 +1,4 @@
-/* What the worker team needs of the system: where threads run, and how they wait for a word. */
+/* System calls of the worker team: where threads run, and how they wait for a word. */
 #ifndef RF_PLATFORM_THREADS_H
 #define RF_PLATFORM_THREADS_H
 
@@ -28,7 +28,7 @@ int rf_cpu_set_count(const struct rf_cpu_set *set);
 int rf_thread_get_cpus(struct rf_cpu_set *set);
 /* Limits the calling thread to these. Nothing happens where they have gone. */
 void rf_thread_set_cpus(const struct rf_cpu_set *set);
-/* Of the calling thread, for debuggers; cut after 15 bytes. */
+/* Names the calling thread, for debuggers; cut after 15 bytes. */
 void rf_thread_set_name(const char *name);
 /* Starts a thread that takes no signals but those of its own faults, which leaves the others to the
  * program's threads. 0, or the number of the error. */

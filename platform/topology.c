@@ -1,3 +1,5 @@
+/* Reads the machine's hardware threads from hwloc, or from a file that hwloc wrote elsewhere.
+ * Missing data become assumptions, which a note states. plan.c and cpu.c build on it. */
 #include "platform/topology.h"
 
 #include <ctype.h>
@@ -27,7 +29,7 @@ void rf_topology_free(struct rf_topology *topology)
     *topology = (struct rf_topology){0};
 }
 
-static const char *environment(const char *name)
+static const char *nonempty_variable(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -90,7 +92,7 @@ static int information(unsigned n, const struct hwloc_info_s *infos, const char 
     return 0;
 }
 
-static enum rf_core_type type_of(unsigned n, const struct hwloc_info_s *infos)
+static enum rf_core_type core_type_of(unsigned n, const struct hwloc_info_s *infos)
 {
     for (unsigned i = 0; i < n; i++) {
         if (strcmp(infos[i].name, "CoreType") != 0) continue;
@@ -109,7 +111,7 @@ static size_t cache_size(hwloc_obj_t cache)
 }
 
 /* The traits of `core`, to which the hardware thread `pu` belongs. */
-static struct rf_core_traits traits_of(hwloc_topology_t hwloc, hwloc_obj_t pu, hwloc_obj_t core)
+static struct rf_core_traits core_traits(hwloc_topology_t hwloc, hwloc_obj_t pu, hwloc_obj_t core)
 {
     struct rf_core_traits traits = {.efficiency = -1, .n_threads = 1};
     hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu);
@@ -128,14 +130,14 @@ static struct rf_core_traits traits_of(hwloc_topology_t hwloc, hwloc_obj_t pu, h
                                             &infos, 0) != 0)
         return traits;
     traits.has_kind = 1;
-    traits.type = type_of(n, infos);
+    traits.type = core_type_of(n, infos);
     traits.capacity = information(n, infos, "LinuxCapacity");
     traits.max_mhz = information(n, infos, "FrequencyMaxMHz");
     traits.base_mhz = information(n, infos, "FrequencyBaseMHz");
     return traits;
 }
 
-static int number_of(hwloc_obj_t object)
+static int logical_number(hwloc_obj_t object)
 {
     return object ? (int)object->logical_index : -1;
 }
@@ -158,9 +160,9 @@ static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc,
         topology->cpus[i] = (struct rf_cpu){
             .cpu = (int)pu->os_index,
             .core = next,
-            .package = package ? number_of(package) : 0,
-            .l2 = number_of(l2),
-            .l3 = number_of(l3),
+            .package = package ? logical_number(package) : 0,
+            .l2 = logical_number(l2),
+            .l3 = logical_number(l3),
             .l1_bytes = cache_size(hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L1CACHE, pu)),
             .l2_bytes = cache_size(l2),
             .l3_bytes = cache_size(l3),
@@ -180,7 +182,7 @@ static int read_kinds(struct rf_topology *topology, hwloc_topology_t hwloc, stru
         hwloc_obj_t pu = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i);
         hwloc_obj_t core =
             has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
-        cores[topology->cpus[i].core] = traits_of(hwloc, pu, core);
+        cores[topology->cpus[i].core] = core_traits(hwloc, pu, core);
     }
     rf_core_kinds(cores, topology->n_cores, topology->note, sizeof topology->note);
     int occurs[RF_CORE_KINDS] = {0};
@@ -220,8 +222,8 @@ static uint64_t last_level_bytes(hwloc_topology_t hwloc)
     return bytes;
 }
 
-/* With OMP_PROC_BIND or a similar variable, OpenMP binds the first thread to its first place as the
- * program starts. The process may still use all of OpenMP's places. */
+/* OpenMP, where OMP_PROC_BIND or a similar variable is set, binds the first thread to its first
+ * place as the program starts. The process may still use all of OpenMP's places. */
 static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask,
                              struct rf_error *error)
 {
@@ -260,7 +262,7 @@ static int read_allowed(struct rf_topology *topology, hwloc_topology_t hwloc,
 
 static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, struct rf_error *error)
 {
-    const char *file = environment("HWLOC_XMLFILE");
+    const char *file = nonempty_variable("HWLOC_XMLFILE");
     hwloc_obj_t root = hwloc_get_root_obj(hwloc),
                 package = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, 0);
     topology->n_cpus = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_PU);
@@ -314,7 +316,7 @@ static int choose_objects(hwloc_topology_t hwloc)
 }
 
 /* hwloc silently falls back to this machine when it cannot open the file. */
-static int load(hwloc_topology_t hwloc, const char *file, struct rf_error *error)
+static int load_topology(hwloc_topology_t hwloc, const char *file, struct rf_error *error)
 {
     int refused = file && hwloc_topology_set_xml(hwloc, file) != 0;
     if (refused && errno != EINVAL) { /* EINVAL is about the file's contents */
@@ -332,14 +334,14 @@ int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *al
                      struct rf_error *error)
 {
     *topology = (struct rf_topology){.allocator = allocator};
-    const char *file = environment("HWLOC_XMLFILE");
+    const char *file = nonempty_variable("HWLOC_XMLFILE");
     hwloc_topology_t hwloc;
     if (!file && !rf_system_shows_cores()) return read_affinity(topology, error);
     if (hwloc_topology_init(&hwloc) != 0)
         return rf_fail(error, RF_ERR_MEMORY, "no memory for the machine's topology");
     int code = choose_objects(hwloc)
                    ? rf_fail(error, RF_ERR_SYSTEM, "hwloc cannot be asked for cores and caches")
-                   : load(hwloc, file, error);
+                   : load_topology(hwloc, file, error);
     int is_readable = !code;
     if (!code) code = read_loaded(topology, hwloc, error);
     hwloc_topology_destroy(hwloc);

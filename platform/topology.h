@@ -22,10 +22,10 @@ struct rf_cpu {
     int core, package; /* hwloc's logical numbers; threads of one core share `core` */
     int sibling;       /* 0 for the first usable thread of its core, then 1, ... */
     int l2, l3;        /* number of its cache of that level, or -1 */
-    size_t l1_bytes, l2_bytes, l3_bytes; /* of the caches for data; 0: unknown */
+    size_t l1_bytes, l2_bytes, l3_bytes; /* sizes of its caches for data; 0: unknown */
     enum rf_core_kind kind;
     int max_mhz;    /* 0: unknown */
-    int is_allowed; /* by affinity mask and cpuset */
+    int is_allowed; /* affinity mask and cpuset allow it */
 };
 
 struct rf_topology {
@@ -37,9 +37,9 @@ struct rf_topology {
                            or measured */
     int openmp_binds;   /* OpenMP binds threads itself (OMP_PROC_BIND and similar variables) */
     int quota;          /* whole CPUs that the cgroup's quota allows; 0: no limit */
-    uint64_t cache_bytes; /* of all last-level caches together; 0: unknown */
-    char source[256];     /* of another machine's topology: the file's name; "" for this system */
-    char model[96];       /* of the processor; "" if unknown */
+    uint64_t cache_bytes; /* all last-level caches together; 0: unknown */
+    char source[256];     /* the file of another machine's topology; "" for this system */
+    char model[96];       /* the processor's name; "" if unknown */
     char note[256]; /* missing data and what was assumed: a sentence without a full stop, or "" */
 };
 

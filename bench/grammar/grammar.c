@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/grammar.h"
+#include "api/handles.h"
 #include "base/median.h"
 #include "grammar/grammar.h"
 #include "platform/clock.h"
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
                             text.data, text.bytes),
          NULL);
     printf("compiled in %.1f ms\n", (rf_clock_seconds() - start) * 1e3);
-    must(rf_api_take_matcher(&matcher, grammar, model, &error), &error);
+    must(rf_grammar_store_take(&matcher, grammar->store, model->engine, &error), &error);
     int64_t n = riffle_tokenize(model, answer.data, answer.bytes, 0, tokens, MOST);
     must((int)n, NULL);
     if (n > MOST) n = MOST;
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     print("first", seconds, n);
     walk(matcher, tokens, n, seconds);
     print("again", seconds, n);
-    rf_api_return_matcher(matcher, grammar);
+    rf_grammar_store_return(matcher, grammar->store);
     riffle_grammar_free(grammar);
     riffle_model_close(model);
     free((char *)text.data);

@@ -9,14 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/handles.h"
 #include "base/median.h"
 #include "cpu/cpu.h"
+#include "engine/devices.h"
+#include "infer/model.h"
+#include "infer/program.h"
+#include "model/open.h"
 #include "paper/drawn.h"
 #include "paper/shapes.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
+#include "speculate/tuning.h"
 
 enum { DRAFT, MXFP4, TARGET, PARTS };
 enum { CHAINS = 3, READINGS = 2, PAPER_DRAFT = 8 };
@@ -226,11 +230,11 @@ static int decode(struct world *world, struct rf_cascade *cascade, int32_t token
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     int32_t n = PROMPT;
     double start = 0.0;
-    rf_sequence_set_follower(target->sequence, &cascade->follower);
+    rf_cascade_attach(cascade);
     rf_sequence_rewind(target->sequence, 0);
     int code = rf_sequence_prefill(target->sequence, target->view, world->truth, PROMPT, NULL, NULL,
                                    error);
-    rf_pace_begin(&cascade->pace, tokens);
+    rf_cascade_begin_answer(cascade, tokens);
     while (!code && n < PROMPT + tokens) {
         int32_t made = rf_cascade_round(cascade, PROMPT + tokens - n, yield, error);
         if (made < 0) return made;
@@ -257,16 +261,19 @@ static int new_cascade(struct world *world, const struct chain *chain, int readi
         double share = (double)role->pass_bytes / (double)world->roles[TARGET].pass_bytes;
         double ratio = setup->ratios[which];
         role->level.rate = reading == 0 || which == TARGET ? ratio : drawn_rate(ratio, PAPER_DRAFT);
-        /* The guesses that sessions begin with (src/api/levels.c). */
-        levels[i] = (struct rf_level){.ops = &drawn_level_ops,
-                                      .self = &role->level,
-                                      .cost = which == TARGET ? 1.0 : 0.01 + 1.05 * share,
-                                      .acceptance = which == MXFP4 ? 0.88 : 0.7,
-                                      .has_passes = 1};
+        /* The guesses that sessions begin with (src/engine/levels.c). */
+        levels[i] = (struct rf_level){
+            .ops = &drawn_level_ops,
+            .self = &role->level,
+            .cost = which == TARGET
+                        ? 1.0
+                        : rf_tuning.cost.draft_fixed + rf_tuning.cost.draft_share * share,
+            .acceptance = which == MXFP4 ? rf_tuning.acceptance.cast : rf_tuning.acceptance.model,
+            .has_passes = 1};
     }
     int code = rf_cascade_new(cascade, levels, chain->n, world->roles[TARGET].sequence,
                               &rf_system_allocator, error);
-    if (!code) (*cascade)->gamma = world->options->gamma;
+    if (!code) rf_cascade_set_gamma(*cascade, world->options->gamma, 0.0f);
     return code;
 }
 
@@ -282,17 +289,17 @@ static int measure(struct world *world, const struct chain *chain, int reading,
     if (!code) code = decode(world, cascade, WARM_UP, &warm, error);
     if (!code) code = decode(world, alone, PLAIN_TOKENS, &before, error);
     if (!code) {
-        memset(cascade->stats, 0, sizeof cascade->stats);
+        rf_cascade_reset_stats(cascade);
         code = decode(world, cascade, world->options->tokens, &result->seconds_per_token, error);
     }
     if (!code) code = decode(world, alone, PLAIN_TOKENS, &after, error);
     if (!code) {
         result->plain_seconds_per_token = (before + after) / 2;
-        result->tokens_per_pass =
-            (double)(world->options->tokens - 1) / (double)cascade->stats[chain->n - 1].passes;
+        result->tokens_per_pass = (double)(world->options->tokens - 1) /
+                                  (double)rf_cascade_stats(cascade, chain->n - 1)->passes;
         for (int i = 0; i < chain->n; i++) {
-            result->drafted[chain->parts[i]] = cascade->stats[i].drafted;
-            result->accepted[chain->parts[i]] = cascade->stats[i].accepted;
+            result->drafted[chain->parts[i]] = rf_cascade_stats(cascade, i)->drafted;
+            result->accepted[chain->parts[i]] = rf_cascade_stats(cascade, i)->accepted;
         }
     }
     rf_cascade_free(alone);
@@ -362,7 +369,7 @@ static int open_device(struct world *world, struct rf_device_info *device,
 {
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
     const struct rf_queue_options options = {.threads = world->options->threads};
-    world->device = rf_api_device();
+    world->device = rf_processor_options();
     int code = kind->describe(&world->device, device, error);
     if (!code) code = kind->open(&world->backend, &world->device, &rf_system_allocator, error);
     if (!code)

@@ -27,6 +27,7 @@
 #include "speculate/drafters.h"
 #include "speculate/ngram.h"
 #include "speculate/pace.h"
+#include "speculate/tuning.h"
 
 enum { MOST_TEXT = 4096, KINDS = 16, POOL_LENGTH = 4, MOST_POOL = 8 };
 enum { NGRAM, CORPUS, SOURCES, TARGET = SOURCES, LEVELS, BINS = 10 };
@@ -110,7 +111,7 @@ static struct rf_sequence *read_prompt(riffle_session *session)
 {
     must(riffle_rewind(session, 0), NULL);
     must(riffle_prefill(session, answer.text, (size_t)answer.n_prompt), NULL);
-    return session->sequence;
+    return session->inner->sequence;
 }
 
 static void record_one(riffle_session *session, const char *prompt, int32_t n_tokens)
@@ -131,7 +132,7 @@ static void record_one(riffle_session *session, const char *prompt, int32_t n_to
         struct rf_ask ask = {.sequence = sequence, .n_text = answer.n};
         const struct rf_read_options options = {.n_best = RF_MAX_BEST,
                                                 .best = &answer.likely[answer.n]};
-        must(rf_read(session->view, &ask, 1, &options, NULL, &error), &error);
+        must(rf_read(session->inner->view, &ask, 1, &options, NULL, &error), &error);
         answer.text[answer.n] = answer.likely[answer.n].top[0].token;
         must(rf_sequence_append(sequence, &answer.text[answer.n], 1, &error), &error);
     }
@@ -217,8 +218,8 @@ static void set_pace(void)
 {
     static const struct rf_level_ops no_ops = {0};
     struct rf_level levels[LEVELS] = {
-        [NGRAM] = {.ops = &no_ops, .acceptance = rf_ngram_drafter.acceptance},
-        [CORPUS] = {.ops = &no_ops, .acceptance = rf_corpus_drafter.acceptance},
+        [NGRAM] = {.ops = &no_ops, .acceptance = rf_tuning.acceptance.ngram},
+        [CORPUS] = {.ops = &no_ops, .acceptance = rf_tuning.acceptance.corpus},
         [TARGET] = {.ops = &no_ops,
                     .cost = 1.0,
                     .has_passes = 1,
@@ -425,11 +426,11 @@ static void replay_with_pool(riffle_session *session, struct rf_ngram *ngram, in
                              .n_text = n,
                              .n_draft = draft.n};
         const struct rf_read_options options = {.n_best = RF_MAX_BEST, .best = best};
-        must(rf_read(session->view, &ask, 1, &options, NULL, &error), &error);
+        must(rf_read(session->inner->view, &ask, 1, &options, NULL, &error), &error);
         rf_ngram_observe(ngram, answer.text, n, &draft, best);
         kept = verify(&draft, guesses, best, n, path);
         rf_sequence_place(sequence, answer.text + n, kept);
-        must(rf_sequence_accept(sequence, session->view, n, path, kept, &error), &error);
+        must(rf_sequence_accept(sequence, session->inner->view, n, path, kept, &error), &error);
         rf_sequence_place(sequence, answer.text + n + kept, 1);
         for (int32_t i = 0; i <= kept; i++) must(rf_sequence_commit(sequence, &error), &error);
         shift_pool(&pool, rows, best);
@@ -544,7 +545,7 @@ int main(int argc, char **argv)
         record(session, argv[3], argc > 5 ? atoi(argv[5]) : 20, argc > 6 ? atoi(argv[6]) : 160);
     } else {
         int32_t w = is_pool ? atoi(fifth) : 0;
-        replay_all(session, argv[3], model->drafts.corpus,
+        replay_all(session, argv[3], model->engine->drafts.corpus,
                    w < 0           ? 0
                    : w < MOST_POOL ? w
                                    : MOST_POOL,

@@ -40,9 +40,9 @@ static double pass(struct rf_view *view, riffle_session **sessions, int n, int r
     struct rf_ask asks[MOST];
     struct rf_error error;
     for (int i = 0; i < n; i++)
-        asks[i] = (struct rf_ask){.sequence = sessions[i]->sequence,
+        asks[i] = (struct rf_ask){.sequence = sessions[i]->inner->sequence,
                                   .draft = draft,
-                                  .n_text = rf_sequence_length(sessions[i]->sequence),
+                                  .n_text = rf_sequence_length(sessions[i]->inner->sequence),
                                   .n_draft = rows - 1};
     const struct rf_read_options options = {.n_best = 1, .best = best};
     struct rf_read_cost cost;
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     double seconds[KINDS][ROUNDS], of_one[KINDS][ROUNDS];
     for (int round = -2; round < ROUNDS; round++)
         for (int k = 0; k < KINDS; k++) {
-            double now = pass(sessions[0]->view, sessions, kinds[k].n, kinds[k].rows);
+            double now = pass(sessions[0]->inner->view, sessions, kinds[k].n, kinds[k].rows);
             if (round >= 0) seconds[k][round] = now;
         }
     for (int k = 0; k < KINDS; k++) {

@@ -137,13 +137,13 @@ static double ideal(const struct disturbance *what, int workers)
 
 static struct rf_team *team_of(const riffle_session *session)
 {
-    return ((struct cpu_queue *)session->queue)->team;
+    return ((struct cpu_queue *)session->inner->queue)->team;
 }
 
 static int time_passes(riffle_session *session, int rows, int n, double *seconds,
                        struct rf_error *error)
 {
-    return rf_sequence_time_passes(session->sequence, session->view, rows, CONTEXT, n, seconds,
+    return rf_sequence_time_passes(session->inner->sequence, session->inner->view, rows, CONTEXT, n, seconds,
                                    error);
 }
 

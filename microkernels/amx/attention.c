@@ -12,10 +12,10 @@ enum {
     SIDE = 16,                 /* rows of A, lanes of B, pairs of k in a tile */
     DEPTH = 32,                /* values of k in a tile */
     LANES = 4,                 /* blocks of 16 lanes that share A: tiles 0 to 3 have their sums */
-    QUERIES = 64,              /* that share B */
+    QUERIES = 64,              /* queries that share B */
     SLAB = RF_ATTENTION_CHUNK, /* values of k in memory at a time */
     STEPS = SLAB / DEPTH,
-    WIDTH = SLAB + DEPTH, /* of a row of A in memory: no power of 2 */
+    WIDTH = SLAB + DEPTH, /* row of A in memory: no power of 2 */
     ROW_BYTES = 64,
     AHEAD = 64 /* prefetch distance in vectors of 16 keys or values */
 };

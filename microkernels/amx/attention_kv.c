@@ -1,7 +1,7 @@
 /* Attention over quantised groups: products with many queries on tiles, everything else as avx512.
  * Codes are operand A, a row of a tile for each row of the block; quads of a column are operand B.
  * Sums are exact, so they are avx512's. */
-enum { TOGETHER = 160, COLUMNS_ROOM = 256 * 1024 }; /* for tiles, decoding takes longer */
+enum { TOGETHER = 160, COLUMNS_ROOM = 256 * 1024 }; /* many, as decoding for tiles takes longer */
 
 #define RF_NAMED(kernel) amx_##kernel
 #include "microkernels/avx512/attention_kv_rows.h"
@@ -11,7 +11,7 @@ enum { TOGETHER = 160, COLUMNS_ROOM = 256 * 1024 }; /* for tiles, decoding takes
 enum {
     DEPTH = 64, /* values of k in a tile */
     TILE_BYTES = 64 * RF_AMX_SIDE,
-    LINES = TILE_BYTES / 2 / 64 /* of a tile's nibbles in a plane */
+    LINES = TILE_BYTES / 2 / 64 /* lines of a plane with a tile's nibbles */
 };
 
 /* Tiles 0 and 1: sums of two columns; 2: codes; 3 and 4: quads; 5 to 7 the same of what is left of
@@ -29,7 +29,7 @@ static void amx_attention_kv_configure(size_t padded)
     _tile_loadconfig(&config);
 }
 
-/* Of 16 x 16 words. */
+/* Transposes 16 x 16 words. */
 INLINE void kv_transpose(__m512i x[16])
 {
     __m512i two[16], four[16];

@@ -16,12 +16,13 @@ enum {
     SIDE = RF_AMX_SIDE,
     TILE_BYTES = 1024,
     ROW_BYTES = 64,
-    BLOCKS = RF_SUPERBLOCK / RF_BLOCK, /* of a panel that all rows are multiplied with in turn */
-    LAG = 3,                           /* steps from loading a group to scaling it */
-    RING = 8,                          /* more than LAG + 1, a power of 2 */
-    BAND = 4,                          /* panels whose codes are kept for all rows of a prompt */
-    MOST_ROWS = 256,                   /* rows whose sums wait for the next chunk of k */
-    PREFETCH = 4096                    /* prefetch distance in bytes of codes */
+    BLOCKS =
+        RF_SUPERBLOCK / RF_BLOCK, /* blocks of a panel that all rows are multiplied with in turn */
+    LAG = 3,                      /* steps from loading a group to scaling it */
+    RING = 8,                     /* more than LAG + 1, a power of 2 */
+    BAND = 4,                     /* panels whose codes are kept for all rows of a prompt */
+    MOST_ROWS = 256,              /* rows whose sums wait for the next chunk of k */
+    PREFETCH = 4096               /* prefetch distance in bytes of codes */
 };
 
 /* ---- formats ---- */
@@ -166,8 +167,8 @@ INLINE void decode_codes(enum rf_format format, const struct tables *tables, con
 
 /* A block of a panel, decoded. */
 struct codes {
-    __m512i tiles[2][TILE_BYTES / 64]; /* by parts */
-    __m512 s[2], b[2];                 /* by groups */
+    __m512i tiles[2][TILE_BYTES / 64]; /* [part] */
+    __m512 s[2], b[2];                 /* [group] */
 };
 
 /* `numbers`: of the block's unit of Q4_K. Blocks come in order. */
@@ -205,19 +206,20 @@ struct item {
     const float *d, *d_sum;
     float (*sums)[SIDE]; /* [rows][weight], or NULL: nothing is to be done */
     size_t panel;
-    int is_first, is_last; /* of the groups that are added up in registers */
-    int begins;            /* with the first, sums begin at 0 */
+    int is_first, is_last; /* first, last of the groups that are added up in registers */
+    int begins;            /* sums begin at 0 with this group */
 };
 
 /* Sums of a group that have left a tile: [row][weight]. */
 struct products {
-    _Alignas(64) float of[2][SIDE][SIDE]; /* of upper and lower bytes apart */
+    _Alignas(64) float of[2][SIDE][SIDE]; /* sums of upper and of lower bytes */
 };
 
 /* Step i loads item i, multiplies the one before, stores the sums of that
  * before, and scales those of the one that is LAG behind: each operation's operands were asked for
- * a step before, since few operations on tiles overlap on some cores (docs/kernels.md). Even and
- * odd items have four tiles each: sums, rows, rows' lower bytes or the codes' upper parts, codes.
+ * a step before, since few operations on tiles overlap on some cores (docs/design/kernels.md). Even
+ * and odd items have four tiles each: sums, rows, rows' lower bytes or the codes' upper parts,
+ * codes.
  */
 struct pipeline {
     struct item items[RING];

@@ -17,7 +17,7 @@ enum {
     EIGHT = RF_AMX_EIGHT,
     ROW_BYTES = 64,
     BLOCKS = RF_SUPERBLOCK / RF_BLOCK,
-    CHUNKS = RF_SUPERBLOCK / 64, /* of a superblock: 64 values of k are a tile's depth */
+    CHUNKS = RF_SUPERBLOCK / 64, /* chunks of a superblock: 64 values of k are a tile's depth */
     PAIR = 2,                    /* panels that share the tiles of more than 8 rows */
     FOUR = 4,                    /* panels that share the tiles of up to 8 rows */
     AHEAD = 4,                   /* superblocks that are prefetched */
@@ -63,7 +63,7 @@ struct source {
     const uint8_t *codes, *unit, *codes_ahead, *unit_ahead;
 };
 
-/* What its sums are scaled with: d, and in Q4_K the minima. */
+/* Factors of a superblock's sums: d, and in Q4_K the minima. */
 struct factors {
     __m512 d, b[BLOCKS];
 };
@@ -120,7 +120,7 @@ INLINE struct scales_of_group group_of(enum rf_format format, const struct sourc
     return group;
 }
 
-/* Those of both halves of block t. */
+/* The scales of both halves of block t. */
 INLINE void amx_super_groups_of(enum rf_format format, const struct source *from,
                                 const uint8_t numbers[256], size_t t,
                                 struct scales_of_group groups[2])
@@ -345,7 +345,7 @@ INLINE void sixteen_rows(enum rf_format format, const void *first, const void *s
         sixteen_rows_signed(first, second, weights);
 }
 
-typedef int32_t sums[SIDE][SIDE]; /* of eight rows' upper bytes, then of their lower ones */
+typedef int32_t sums[SIDE][SIDE]; /* eight rows' upper bytes, then their lower ones */
 
 INLINE void amx_super_store_sums(sums to[4])
 {
@@ -380,13 +380,13 @@ struct few {
     _Alignas(64) float acc[FOUR][EIGHT][SIDE];
     _Alignas(64) uint8_t numbers[FOUR][256];
     tile chunks[2][FOUR];            /* even and odd ones */
-    struct factors factors[2][FOUR]; /* of even and odd superblocks */
+    struct factors factors[2][FOUR]; /* even and odd superblocks' */
 };
 
 /* A superblock of the sequence. */
 struct place {
     size_t panel, s; /* superblock s of four panels */
-    size_t number;   /* in all */
+    size_t number;   /* number among all superblocks */
 };
 
 INLINE void next_superblock(struct place *place, size_t superblocks)
@@ -441,7 +441,7 @@ INLINE void amx_super_few_rows(const struct rf_linear_args *args, enum rf_format
     enum { FINISH_AT = 1 /* the chunk of the next superblock before which sums are scaled */ };
     struct few few;
     struct source sources[FOUR] = {{NULL, NULL, NULL, NULL}};
-    struct place now = {0}, before = {0}; /* of what is decoded; the superblock before it */
+    struct place now = {0}, before = {0}; /* the superblock being decoded; the one before it */
     size_t superblocks = rf_a16_supers(args->k),
            all = (amx_super_panel_count(args) + FOUR - 1) / FOUR * superblocks;
     const struct rf_amx_super *rows = eight_at(args, 0);

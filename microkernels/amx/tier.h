@@ -1,4 +1,4 @@
-/* What the files of this tier share. */
+/* Tiles, limits and packed rows that the files of this tier share. */
 #ifndef RF_MICROKERNELS_AMX_TIER_H
 #define RF_MICROKERNELS_AMX_TIER_H
 
@@ -26,11 +26,11 @@ struct rf_tile_config {
 enum {
     RF_AMX_SIDE = 16, /* rows of a tile */
     /* The least numbers of rows of 8 and of 16 bits beside panels that tiles multiplied faster on
-     * all cores measured (docs/kernels.md). Fewer are left to avx512's kernels. */
+     * all cores measured (docs/design/kernels.md). Fewer are left to avx512's kernels. */
     RF_AMX_LEAST_A8 = 17,
     RF_AMX_LEAST_A16 = 9,
     RF_AMX_LEAST_SUPER = 3, /* fewer rows of RF_OPERAND_A16_SUPER are multiplied without tiles */
-    RF_AMX_EIGHT = 8        /* of these rows in a tile: with their upper and lower bytes */
+    RF_AMX_EIGHT = 8        /* such rows in a tile: with their upper and lower bytes */
 };
 
 /* Rows of 8 or 16 bits beside panels: first as many as are left to avx512's kernels, as these take
@@ -38,7 +38,7 @@ enum {
  * following. Integers are BF16, each four k in the order 0, 2, 1, 3. */
 struct rf_amx_numbers {
     float d[RF_AMX_SIDE];
-    float d_sum[RF_AMX_SIDE];     /* what minima are multiplied by, of a block */
+    float d_sum[RF_AMX_SIDE];     /* factor of a block's minima */
     float d_half[2][RF_AMX_SIDE]; /* and of its halves, where groups have 16 values */
 };
 struct rf_amx_a8 {
@@ -54,7 +54,7 @@ struct rf_amx_a16 {
 /* Rows of RF_OPERAND_A16_SUPER: first as many as are multiplied without tiles, as struct
  * rf_a16_super; then all rows by eights, [row / 8][superblock] of the following. */
 struct rf_amx_super {
-    /* Of 64 values each, in the order of k, the upper bytes of the rows, then their lower bytes:
+    /* 64 values each, in the order of k: the upper bytes of the rows, then their lower bytes:
      * q = 256 upper + lower, both signed. */
     int8_t q[RF_SUPERBLOCK / 64][RF_AMX_SIDE][64];
     struct rf_a16_super_numbers numbers[RF_AMX_EIGHT];

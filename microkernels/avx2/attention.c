@@ -9,10 +9,11 @@
 #include "microkernels/x86.h"
 
 enum {
-    MAX_QUERIES = 6, /* of a tile */
-    MOST_PAIRS = 6,  /* of registers with sums: an FMA's result takes the time of eight others */
-    STEP = 8,        /* elements of a K block between prefetches */
-    SLAB = 512       /* elements of the head that are taken at a time */
+    MAX_QUERIES = 6, /* queries of a tile */
+    MOST_PAIRS =
+        6,     /* pairs of registers with sums: an FMA's result takes the time of eight others */
+    STEP = 8,  /* elements of a K block between prefetches */
+    SLAB = 512 /* elements of the head that are taken at a time */
 };
 
 /* The nearest BF16 numbers. */

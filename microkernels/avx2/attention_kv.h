@@ -19,7 +19,7 @@ enum {
 #ifdef RF_DPBUSD
     CODE_BYTES = 1
 #else
-    CODE_BYTES = 2 /* with lower nibbles, for vpmaddwd */
+    CODE_BYTES = 2 /* words for vpmaddwd, where there are lower nibbles */
 #endif
 };
 
@@ -68,7 +68,7 @@ INLINE int32_t w_sum(whole x)
 
 #include "microkernels/attention_kv.h"
 
-/* Of a tile, as many as leave room for codes in 16 registers. */
+/* Rows of a tile: as many as leave room for codes in 16 registers. */
 #ifdef RF_DPBUSD
 enum { MOST_ROWS = 4 };
 #else

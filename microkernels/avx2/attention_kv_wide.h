@@ -86,7 +86,7 @@ INLINE void widen_rows(struct wide_rows *to, const struct byte_rows *x, size_t d
     }
 }
 
-/* Of a block with `rows` rows from `first` on. */
+/* Products of a block with `rows` rows from `first` on. */
 INLINE void wide_row_tile(const uint8_t *codes, const struct wide_rows *x, size_t first,
                           size_t depth, int32_t (*out)[WIDTH], size_t at, int rows)
 {
@@ -103,7 +103,7 @@ INLINE void wide_row_tile(const uint8_t *codes, const struct wide_rows *x, size_
     for (int r = 0; r < rows; r++) store(out[first + (size_t)r] + at + c * 8, acc[c][r]);
 }
 
-/* As kv_dots, for WIDE_LEAST queries or more: decoding takes as long as the products of two. */
+/* kv_dots for WIDE_LEAST queries or more: decoding takes as long as the products of two. */
 enum { WIDE_LEAST = 7 };
 
 APART static void wide_dots(const struct planes *planes, size_t depth, size_t blocks,

@@ -14,7 +14,7 @@
 
 enum {
     MAX_TILE = 12,   /* accumulators of a tile: 16 registers minus operands */
-    FEW_ROWS = 4,    /* of a tile */
+    FEW_ROWS = 4,    /* rows of a tile */
     PIECE = 12,      /* weight rows read again, from a cache, for each tile's rows */
     MOST_ROWS = 128, /* rows that pass from a cache for each piece */
     PREFETCH = 3072  /* prefetch distance in a stream of weights, in bytes */

@@ -66,9 +66,9 @@ static inline __m256 rf_tanh_ps(__m256 x)
     return _mm256_blendv_ps(far, near, _mm256_cmp_ps(size, _mm256_set1_ps(0.25f), _CMP_LT_OQ));
 }
 
-/* What precedes the softmax over a chunk with a window or a cap. Turns scores, which are yet to be
- * multiplied by `scale`, into cap * tanh(scale s / cap) / scale if cap > 0; then, into -inf before
- * `first`. n is a multiple of 16. */
+/* The step before the softmax over a chunk with a window or a cap. Turns scores, which are yet to
+ * be multiplied by `scale`, into cap * tanh(scale s / cap) / scale if cap > 0; then, into -inf
+ * before `first`. n is a multiple of 16. */
 static inline void rf_limit_scores(float *score, size_t n, size_t first, float scale, float cap)
 {
     const __m256 inner = _mm256_set1_ps(scale / cap), outer = _mm256_set1_ps(cap / scale);

@@ -11,15 +11,15 @@
 #include "microkernels/avx2/decode.h"
 
 enum {
-    FEW_ROWS = 4, /* for which codes are decoded in registers */
+    FEW_ROWS = 4, /* rows for which codes are decoded in registers */
     HALVES = 2,   /* vectors of weight rows of a panel */
 #ifdef RF_DPBUSD
     TILE_ROWS = 6, /* rows of a tile of decoded codes: enough sums to hide the latency */
 #else
     TILE_ROWS = 4,
 #endif
-    MAX_PANELS = 4,                   /* of a tile of few rows */
-    VECTORS = RF_BLOCK / 4,           /* of codes in a block */
+    MAX_PANELS = 4,                   /* panels of a tile of few rows */
+    VECTORS = RF_BLOCK / 4,           /* vectors of codes in a block */
     CHUNK = RF_SUPERBLOCK / RF_BLOCK, /* blocks that are decoded at a time: 4 KiB of codes */
     MOST_ROWS = 256,                  /* rows whose sums wait for the next chunk */
     PREFETCH = 2048                   /* prefetch distance in bytes of codes */
@@ -57,7 +57,7 @@ INLINE int run_of(enum rf_format format)
     return has_signed_codes(format) ? 1 : 2;
 }
 
-/* What the sum of a group begins with: less the codes' offset. */
+/* The start of a group's sum: less the codes' offset. */
 INLINE __m256i start(enum rf_format format, const struct rf_a8 *x, int g)
 {
     int offset = rf_panel_layout(format)->offset;

@@ -10,11 +10,11 @@
 #include "microkernels/avx2/decode.h"
 
 enum {
-    FEW_ROWS = 2,         /* for which codes are decoded in registers */
-    MAX_PANELS = 2,       /* of such a tile */
+    FEW_ROWS = 2,         /* rows for which codes are decoded in registers */
+    MAX_PANELS = 2,       /* panels of such a tile */
     HALVES = 2,           /* vectors of weight rows of a panel */
     TILE_ROWS = 6,        /* rows of a tile of decoded codes */
-    PAIRS = RF_BLOCK / 2, /* of k in a block */
+    PAIRS = RF_BLOCK / 2, /* pairs of k in a block */
     CHUNK = 8,            /* blocks that are decoded at a time: 8 KiB */
     MOST_ROWS = 256,      /* rows whose sums wait for the next chunk */
     PREFETCH = 2048       /* prefetch distance in bytes of codes */
@@ -111,7 +111,7 @@ INLINE const struct rf_a16 *opaque(const struct rf_a16 *x)
     return x;
 }
 
-/* What group g's sums of products with codes begin with: -offset times the sum of the row's
+/* The start of group g's sums of products with codes: -offset times the sum of the row's
  * integers. */
 INLINE __m256i start_of(enum rf_format format, const struct rf_a16 *x, int g)
 {
@@ -197,7 +197,7 @@ INLINE void add_block(enum rf_format format, const uint8_t *codes, struct scales
         else
             add_part(format, codes, part, x, stride, nr, products);
         if (part == 0 && groups_of(format) == 1) continue;
-        /* As late as here, so that scales do not take registers from products. */
+        /* Scales are read this late, so that they take no registers from products. */
         struct group group = group_of(format, at.unit, at.t, g, at.r, at.numbers);
 #pragma GCC unroll 2
         for (int a = 0; a < nr; a++) {

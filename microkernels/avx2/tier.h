@@ -1,4 +1,4 @@
-/* What the files of this tier share. */
+/* Declarations that the files of this tier share. */
 #ifndef RF_MICROKERNELS_AVX2_TIER_H
 #define RF_MICROKERNELS_AVX2_TIER_H
 

@@ -10,7 +10,7 @@
 #include "microkernels/x86.h"
 
 enum {
-    MAX_QUERIES = 6,  /* of a tile */
+    MAX_QUERIES = 6,  /* queries of a tile */
     SCORE_BLOCKS = 4, /* K blocks of a tile: 6 x 4 accumulators */
     VALUE_LANES = 4,  /* vectors of the head in a tile: 6 x 4 accumulators */
     ROWS_AHEAD = 48   /* prefetch distance in rows of V */

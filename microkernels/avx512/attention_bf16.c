@@ -9,7 +9,7 @@
 #include "microkernels/avx512/tier.h"
 
 enum {
-    MAX_QUERIES = 6,  /* of a tile */
+    MAX_QUERIES = 6,  /* queries of a tile */
     SCORE_BLOCKS = 4, /* K blocks of a tile: 6 x 4 accumulators */
     VALUE_LANES = 4,  /* vectors of the head in a tile: 6 x 4 accumulators */
     SLAB = 512,       /* elements of the head that are rounded at a time */

@@ -1,4 +1,4 @@
-/* What attention over BF16 keys and values has in common on avx512 and amx. */
+/* Steps of attention over BF16 keys and values that avx512 and amx share. */
 #ifndef RF_MICROKERNELS_AVX512_ATTENTION_BF16_H
 #define RF_MICROKERNELS_AVX512_ATTENTION_BF16_H
 

@@ -10,7 +10,7 @@
 #include "microkernels/avx512/tier.h"
 #include "microkernels/x86.h"
 
-/* Which cache lines of weights a walk prefetches: all or, where two walks use the same weights,
+/* The cache lines of weights that a walk prefetches: all or, where two walks use the same weights,
  * each its half of what comes next. */
 enum lines { ALL_LINES, EVEN_LINES, ODD_LINES };
 

@@ -60,9 +60,9 @@ static inline __m512 rf_tanh_ps(__m512 x)
     return _mm512_mask_mov_ps(far, _mm512_cmplt_ps_mask(size, _mm512_set1_ps(0.25f)), near);
 }
 
-/* What precedes the softmax over a chunk with a window or a cap. Turns scores, which are yet to be
- * multiplied by `scale`, into cap * tanh(scale s / cap) / scale if cap > 0; then, into -inf before
- * `first`. n is a multiple of 16. */
+/* The step before the softmax over a chunk with a window or a cap. Turns scores, which are yet to
+ * be multiplied by `scale`, into cap * tanh(scale s / cap) / scale if cap > 0; then, into -inf
+ * before `first`. n is a multiple of 16. */
 static inline void rf_limit_scores(float *score, size_t n, size_t first, float scale, float cap)
 {
     const __m512 inner = _mm512_set1_ps(scale / cap), outer = _mm512_set1_ps(cap / scale);

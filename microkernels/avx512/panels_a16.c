@@ -10,10 +10,10 @@
 #include "microkernels/avx512/tier.h"
 
 enum {
-    VECTORS = RF_BLOCK / 4,           /* of a decoded block */
+    VECTORS = RF_BLOCK / 4,           /* vectors of a decoded block */
     CHUNK = RF_SUPERBLOCK / RF_BLOCK, /* blocks that are decoded at a time */
-    MAX_PANELS = 2,                   /* of a tile */
-    FEW_ROWS = 8,                     /* of a tile; for more, decoded codes are kept */
+    MAX_PANELS = 2,                   /* panels of a tile */
+    FEW_ROWS = 8,                     /* rows of a tile; for more, decoded codes are kept */
     MAX_TILE = 8,                     /* sums of a tile: rows times panels */
     MOST_ROWS = 128,                  /* rows whose sums wait for the next chunk */
     BAND = 8,                         /* panels of such sums */
@@ -83,7 +83,7 @@ INLINE __m512i avx512_a16_join(__m512i high, __m512i low)
     return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
 }
 
-/* What group g's sums begin with: -offset times the sum of the row's integers. */
+/* The start of group g's sums: -offset times the sum of the row's integers. */
 INLINE __m512i avx512_a16_start_of(enum rf_format format, const struct rf_a16_split *x, int g)
 {
     int32_t sum = is_by_16(format) ? x->sum[g] : x->sum[0] + x->sum[1];

@@ -1,10 +1,10 @@
-/* What the files of this tier share. */
+/* Declarations that the files of this tier share. */
 #ifndef RF_MICROKERNELS_AVX512_TIER_H
 #define RF_MICROKERNELS_AVX512_TIER_H
 
 #include "microkernels/kernels.h"
 
-/* Also of amx, which makes its rows from theirs. */
+/* amx calls these, too: it makes its rows from theirs. */
 rf_pack_fn rf_avx512_pack_a8, rf_avx512_pack_a16;
 
 void rf_avx512_init_linear(struct rf_kernels *kernels);

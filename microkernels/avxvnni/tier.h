@@ -1,6 +1,6 @@
-/* What the files of this tier share. They are compiled twice: with the VEX forms of vpdpbusd and
- * vpdpwssd, for client processors, and with their EVEX forms on 256 bits (RF_EVEX_TWIN), for
- * processors with AVX-512 VNNI alone. */
+/* Instructions and names that the files of this tier share. They are compiled twice: with the VEX
+ * forms of vpdpbusd and vpdpwssd, for client processors, and with their EVEX forms on 256 bits
+ * (RF_EVEX_TWIN), for processors with AVX-512 VNNI alone. */
 #ifndef RF_MICROKERNELS_AVXVNNI_TIER_H
 #define RF_MICROKERNELS_AVXVNNI_TIER_H
 

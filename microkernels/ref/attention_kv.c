@@ -24,7 +24,8 @@ static void round_vector(struct rounded *to, const float *x, size_t n, const flo
     float factor = top > 0 ? MOST / top : 0;
     for (size_t i = 0; i < n; i++) {
         float value = rintf(x[i] * factor + (dither ? dither[i] : 0));
-        to->x[i] = fabsf(value) <= MOST ? (int32_t)value : 0; /* what is not finite shows anyway */
+        to->x[i] =
+            fabsf(value) <= MOST ? (int32_t)value : 0; /* a value that is not finite shows anyway */
     }
 }
 

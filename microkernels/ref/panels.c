@@ -42,7 +42,7 @@ static size_t a16_bytes(size_t n, size_t k)
 /* Where value j of a block lies. */
 static size_t a16_place(size_t j)
 {
-    return j - j % 4 + (j % 4 >> 1 | (j & 1) << 1); /* of four: 0, 2, 1, 3 */
+    return j - j % 4 + (j % 4 >> 1 | (j & 1) << 1); /* order of four: 0, 2, 1, 3 */
 }
 
 static void ref_pack_a16(const struct rf_pack_args *args)

@@ -1,4 +1,4 @@
-/* What the files of the reference share. */
+/* Declarations that the files of the reference share. */
 #ifndef RF_MICROKERNELS_REF_TIER_H
 #define RF_MICROKERNELS_REF_TIER_H
 

@@ -1,3 +1,5 @@
+/* Clocks of POSIX: seconds of a clock that nobody sets, for durations, and the time of day, for
+ * texts. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/clock.h"
 

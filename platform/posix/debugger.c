@@ -16,12 +16,12 @@ static pthread_mutex_t debugger_lock = PTHREAD_MUTEX_INITIALIZER;
 __attribute__((used)) static struct jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, NULL,
                                                                              NULL};
 
-__attribute__((noinline, noclone, used)) static void __jit_debug_register_code(void)
+__attribute__((noinline, used)) static void __jit_debug_register_code(void)
 {
     __asm__ volatile("" ::: "memory");
 }
 
-static void tell(uint32_t action, struct jit_code_entry *entry)
+static void tell_debugger(uint32_t action, struct jit_code_entry *entry)
 {
     __jit_debug_descriptor.action = action;
     __jit_debug_descriptor.relevant = entry;
@@ -37,7 +37,7 @@ void rf_debugger_add(struct jit_code_entry *entry)
     entry->next = __jit_debug_descriptor.first;
     if (entry->next) entry->next->prev = entry;
     __jit_debug_descriptor.first = entry;
-    tell(JIT_REGISTER, entry);
+    tell_debugger(JIT_REGISTER, entry);
     pthread_mutex_unlock(&debugger_lock);
 }
 
@@ -49,6 +49,6 @@ void rf_debugger_remove(struct jit_code_entry *entry)
     else
         __jit_debug_descriptor.first = entry->next;
     if (entry->next) entry->next->prev = entry->prev;
-    tell(JIT_UNREGISTER, entry);
+    tell_debugger(JIT_UNREGISTER, entry);
     pthread_mutex_unlock(&debugger_lock);
 }

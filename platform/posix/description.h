@@ -1,6 +1,6 @@
-/* What a debugger, a profiler and the compiler's unwinder are told of generated functions, in one
- * block of memory: unwinding data, the image of an object file for GDB, and the functions' names.
- * The interface of platform/executable.h is above it. */
+/* The tables about generated functions for a debugger, a profiler and the compiler's unwinder, in
+ * one block of memory: unwinding data, the image of an object file for GDB, and the functions'
+ * names. The interface of platform/executable.h is above it. */
 #ifndef RF_PLATFORM_POSIX_DESCRIPTION_H
 #define RF_PLATFORM_POSIX_DESCRIPTION_H
 
@@ -17,7 +17,7 @@ struct jit_code_entry {
 
 struct rf_description {
     struct jit_code_entry entry;
-    size_t bytes;          /* of the block, which begins with this struct */
+    size_t bytes;          /* size of the block, which begins with this struct */
     unsigned char *frames; /* .eh_frame */
     size_t n;
     struct rf_function functions[]; /* [n]; the object file is behind them */

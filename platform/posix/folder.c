@@ -1,3 +1,4 @@
+/* Lists folders, removes files, and tells free space, by POSIX. */
 #define _DEFAULT_SOURCE
 #include "platform/folder.h"
 
@@ -8,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-static int fail(const char *path, const char *what, struct rf_error *error)
+static int folder_fail(const char *path, const char *what, struct rf_error *error)
 {
     return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
@@ -18,7 +19,7 @@ int rf_folder_each(const char *path, int (*each)(void *user, const char *name), 
 {
     DIR *folder = opendir(path);
     int result = 0;
-    if (!folder) return fail(path, "be listed", error);
+    if (!folder) return folder_fail(path, "be listed", error);
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(folder);
@@ -27,7 +28,7 @@ int rf_folder_each(const char *path, int (*each)(void *user, const char *name), 
         result = each(user, entry->d_name);
         if (result) break;
     }
-    if (!result && errno) result = fail(path, "be listed", error);
+    if (!result && errno) result = folder_fail(path, "be listed", error);
     closedir(folder);
     return result;
 }
@@ -44,14 +45,14 @@ enum rf_kind rf_kind_of(const char *path)
 int rf_free_bytes(const char *path, uint64_t *bytes, struct rf_error *error)
 {
     struct statvfs status;
-    if (statvfs(path, &status) != 0) return fail(path, "ask for the free space", error);
+    if (statvfs(path, &status) != 0) return folder_fail(path, "ask for the free space", error);
     *bytes = (uint64_t)status.f_bavail * (uint64_t)status.f_frsize;
     return 0;
 }
 
 int rf_remove(const char *path, struct rf_error *error)
 {
-    return remove(path) == 0 ? 0 : fail(path, "be removed", error);
+    return remove(path) == 0 ? 0 : folder_fail(path, "be removed", error);
 }
 
 static int64_t nanoseconds(struct timespec time)

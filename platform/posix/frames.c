@@ -46,7 +46,7 @@ static unsigned char instruction_bytes(unsigned char number)
     return number < 8 ? 1 : 2;
 }
 
-static unsigned char *put(unsigned char *to, const void *value, size_t bytes)
+static unsigned char *put_data(unsigned char *to, const void *value, size_t bytes)
 {
     memcpy(to, value, bytes);
     return to + bytes;
@@ -55,7 +55,7 @@ static unsigned char *put(unsigned char *to, const void *value, size_t bytes)
 static unsigned char *put32(unsigned char *to, size_t value)
 {
     uint32_t word = (uint32_t)value;
-    return put(to, &word, sizeof word);
+    return put_data(to, &word, sizeof word);
 }
 
 /* The common entry: how it is at a function's first instruction. */
@@ -67,7 +67,7 @@ static void write_cie(unsigned char *to)
         CFA_DEF_CFA, DWARF_RSP,   WORD,         CFA_OFFSET | DWARF_RETURN, 1};
     to = put32(to, CIE_BYTES - 4);
     to = put32(to, 0);
-    put(to, rest, sizeof rest);
+    put_data(to, rest, sizeof rest);
 }
 
 /* The pushes from the function's first byte on. */
@@ -117,8 +117,8 @@ void rf_frames_write(unsigned char *to, const unsigned char *memory,
         uint64_t size = functions[i].end - functions[i].begin;
         to = put32(fde, bytes - 4);
         to = put32(to, (size_t)(to - cie));
-        to = put(to, &begin, sizeof begin);
-        to = put(to, &size, sizeof size);
+        to = put_data(to, &begin, sizeof begin);
+        to = put_data(to, &size, sizeof size);
         to = write_pushes(to, prologue);
         write_pops(to, prologue, (size_t)size - 1 - 2 * pushed);
     }

@@ -1,3 +1,5 @@
+/* Loads a shared library with dlopen, for good. src/devices loads the CUDA backend so, and
+ * src/quant OpenBLAS. */
 #include "platform/library.h"
 
 #include <dlfcn.h>

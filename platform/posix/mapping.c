@@ -68,7 +68,7 @@ static struct {
 } guards = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Maps zeros over what has gone, from the page of `address` to the range's end. 1 if it is ours. */
-static int fill(uintptr_t address)
+static int fill_with_zeros(uintptr_t address)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (struct rf_map_guard *guard = guards.first; guard; guard = guard->next) {
@@ -87,7 +87,7 @@ static int fill(uintptr_t address)
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
-    int is_ours = info->si_code == BUS_ADRERR && fill((uintptr_t)info->si_addr);
+    int is_ours = info->si_code == BUS_ADRERR && fill_with_zeros((uintptr_t)info->si_addr);
     errno = saved;
     if (is_ours) return;
     if (guards.previous.sa_flags & SA_SIGINFO)
@@ -137,7 +137,7 @@ static int guard_range(struct rf_mapping *mapping)
     return cause;
 }
 
-static void release(struct rf_map_guard *guard)
+static void release_guard(struct rf_map_guard *guard)
 {
     pthread_mutex_lock(&guards.lock);
     guard->bytes = 0;
@@ -153,8 +153,8 @@ int rf_mapping_is_lost(const struct rf_mapping *mapping)
 /* ---- mapping ---- */
 
 /* Reads a file into memory that rf_unmap_file gives back. */
-static int read_copy(struct rf_mapping *mapping, int descriptor, size_t bytes, const char *path,
-                     struct rf_error *error)
+static int posix_read_copy(struct rf_mapping *mapping, int descriptor, size_t bytes,
+                           const char *path, struct rf_error *error)
 {
     unsigned char *copy =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -198,7 +198,7 @@ int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
     size_t bytes = mapping->bytes;
     int code = 0, cause = 0;
     if (bytes > 0 && flags & RF_MAP_COPY) {
-        code = read_copy(mapping, descriptor, bytes, path, error);
+        code = posix_read_copy(mapping, descriptor, bytes, path, error);
     } else if (bytes > 0) {
         void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (map == MAP_FAILED)
@@ -215,7 +215,7 @@ int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
 
 void rf_unmap_file(struct rf_mapping *mapping)
 {
-    if (mapping->guard) release(mapping->guard);
+    if (mapping->guard) release_guard(mapping->guard);
     if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->bytes);
     *mapping = (struct rf_mapping){0};
 }

@@ -13,7 +13,7 @@
 enum { HUGE_PAGE = 2 << 20, CACHE_LINE = 64 };
 
 /* Blocks of whole huge pages: mapped with one page too many, then cut to the page border. */
-static void *map_block(size_t bytes)
+static void *posix_map_block(size_t bytes)
 {
     if (bytes > SIZE_MAX - 2 * (size_t)HUGE_PAGE) return NULL;
     size_t size = (bytes + HUGE_PAGE - 1) & ~((size_t)HUGE_PAGE - 1);
@@ -30,14 +30,14 @@ static void *map_block(size_t bytes)
     return map + before;
 }
 
-static void *system_alloc(void *user, size_t bytes)
+static void *posix_system_alloc(void *user, size_t bytes)
 {
     (void)user;
-    if (bytes >= HUGE_PAGE) return map_block(bytes);
+    if (bytes >= HUGE_PAGE) return posix_map_block(bytes);
     return aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) & ~((size_t)CACHE_LINE - 1));
 }
 
-static void system_release(void *user, void *memory, size_t bytes)
+static void posix_system_release(void *user, void *memory, size_t bytes)
 {
     (void)user;
     if (bytes >= HUGE_PAGE)
@@ -46,7 +46,7 @@ static void system_release(void *user, void *memory, size_t bytes)
         free(memory);
 }
 
-const struct rf_allocator rf_system_allocator = {system_alloc, system_release, NULL};
+const struct rf_allocator rf_system_allocator = {posix_system_alloc, posix_system_release, NULL};
 
 /* The kernel marks the mode in force by brackets: "always [madvise] never"
  * (Documentation/admin-guide/mm/transhuge.rst). */
@@ -75,7 +75,8 @@ static int read_number(const char *path, uint64_t *number)
 /* The lowest limit from a control group up to the root of its hierarchy. In a container the path
  * may be the host's and not exist; the walk then ends at the root, which is the container's group.
  */
-static uint64_t group_limit(const char *root, const char *group, const char *file, uint64_t limit)
+static uint64_t memory_group_limit(const char *root, const char *group, const char *file,
+                                   uint64_t limit)
 {
     char at[1024];
     int n = snprintf(at, sizeof at, "%s", group);
@@ -107,9 +108,10 @@ uint64_t rf_memory_physical(void)
         *path++ = 0;
         controllers++;
         if (*controllers == 0)
-            limit = group_limit("/sys/fs/cgroup", path, "memory.max", limit);
+            limit = memory_group_limit("/sys/fs/cgroup", path, "memory.max", limit);
         else if (strcmp(controllers, "memory") == 0)
-            limit = group_limit("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", limit);
+            limit =
+                memory_group_limit("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", limit);
     }
     fclose(file);
     return limit;

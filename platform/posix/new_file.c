@@ -18,7 +18,7 @@
 enum { RANDOM_DIGITS = 8, MAX_TRIES = 100 };
 static const char infix[] = ".new-";
 
-static int fail_write(const struct rf_new_file *file, int number, struct rf_error *error)
+static int posix_fail_write(const struct rf_new_file *file, int number, struct rf_error *error)
 {
     char reason[128];
     if (strerror_r(number, reason, sizeof reason))
@@ -26,7 +26,7 @@ static int fail_write(const struct rf_new_file *file, int number, struct rf_erro
     return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", file->path, reason);
 }
 
-static const char *name_of(const char *path)
+static const char *posix_name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -35,7 +35,7 @@ static const char *name_of(const char *path)
 /* The folder that holds `path`, for free(); NULL without memory. */
 static char *folder_of(const char *path)
 {
-    size_t n = (size_t)(name_of(path) - path);
+    size_t n = (size_t)(posix_name_of(path) - path);
     char *folder = strdup(path);
     if (folder && n > 1)
         folder[n - 1] = 0;
@@ -53,12 +53,12 @@ static int is_temporary_of(const char *entry, const char *name)
 }
 
 /* Removes the temporary files of processes that were killed: nobody holds their locks. */
-static void remove_left_over(const char *target)
+static void posix_remove_left_over(const char *target)
 {
     char *folder = folder_of(target);
     DIR *entries = folder ? opendir(folder) : NULL;
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        if (!is_temporary_of(entry->d_name, name_of(target))) continue;
+        if (!is_temporary_of(entry->d_name, posix_name_of(target))) continue;
         int file =
             openat(dirfd(entries), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (file < 0) continue;
@@ -70,7 +70,7 @@ static void remove_left_over(const char *target)
 }
 
 /* Finds the file to replace. 1 if there is one, with its status; 0 if not; or a negative code. */
-static int find_target(struct rf_new_file *file, struct stat *status, struct rf_error *error)
+static int posix_find_target(struct rf_new_file *file, struct stat *status, struct rf_error *error)
 {
     int found = stat(file->path, status) == 0, cause = errno;
     if (found && S_ISDIR(status->st_mode))
@@ -82,15 +82,15 @@ static int find_target(struct rf_new_file *file, struct stat *status, struct rf_
         return cause == ENOENT
                    ? rf_fail(error, RF_ERR_IO,
                              "%s: is a symbolic link to a file that does not exist", file->path)
-                   : fail_write(file, cause, error);
+                   : posix_fail_write(file, cause, error);
     file->target = found ? realpath(file->path, NULL) : strdup(file->path);
-    return file->target ? found : fail_write(file, errno, error);
+    return file->target ? found : posix_fail_write(file, errno, error);
 }
 
 /* Makes and locks the temporary file. 0, or the number of the error. */
-static int create(struct rf_new_file *file, mode_t mode)
+static int posix_create(struct rf_new_file *file, mode_t mode)
 {
-    size_t before = (size_t)(name_of(file->target) - file->target);
+    size_t before = (size_t)(posix_name_of(file->target) - file->target);
     size_t cap = strlen(file->target) + sizeof infix + RANDOM_DIGITS + 2;
     file->temporary = malloc(cap);
     if (!file->temporary) return ENOMEM;
@@ -110,7 +110,7 @@ static int create(struct rf_new_file *file, mode_t mode)
     return EEXIST;
 }
 
-static void free_names(struct rf_new_file *file)
+static void posix_free_names(struct rf_new_file *file)
 {
     free(file->target);
     free(file->temporary);
@@ -121,13 +121,13 @@ int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
 {
     struct stat old;
     *file = (struct rf_new_file){.path = path, .flags = flags};
-    int found = find_target(file, &old, error);
+    int found = posix_find_target(file, &old, error);
     if (found < 0) return found;
-    remove_left_over(file->target);
-    int cause = create(file, flags & RF_NEW_PRIVATE ? 0600 : 0666);
+    posix_remove_left_over(file->target);
+    int cause = posix_create(file, flags & RF_NEW_PRIVATE ? 0600 : 0666);
     if (cause) {
-        int code = fail_write(file, cause, error);
-        free_names(file);
+        int code = posix_fail_write(file, cause, error);
+        posix_free_names(file);
         return code;
     }
     /* Only root may give a file away; for others it becomes their own. */
@@ -146,7 +146,7 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
         ssize_t written =
             write(file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return fail_write(file, errno, error);
+        if (written < 0) return posix_fail_write(file, errno, error);
         at += written;
         bytes -= (size_t)written;
     }
@@ -165,12 +165,12 @@ void rf_sync_folder_of(const char *path)
 }
 
 /* 0, or the number of the error. */
-static int replace(struct rf_new_file *file)
+static int posix_replace(struct rf_new_file *file)
 {
     struct stat status;
     int waits = !(file->flags & RF_NEW_CACHE);
     if (waits && fsync(file->file) != 0) return errno;
-    /* What has come there since the file was opened is not replaced either. */
+    /* A directory or device that came there since the file was opened is not replaced either. */
     if (lstat(file->target, &status) == 0 && !S_ISREG(status.st_mode)) return EEXIST;
     if (rename(file->temporary, file->target) != 0) return errno;
     if (waits) rf_sync_folder_of(file->target);
@@ -179,13 +179,13 @@ static int replace(struct rf_new_file *file)
 
 int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
 {
-    int cause = replace(file), code = 0;
+    int cause = posix_replace(file), code = 0;
     if (cause) {
         unlink(file->temporary);
-        code = fail_write(file, cause, error);
+        code = posix_fail_write(file, cause, error);
     }
-    if (close(file->file) != 0 && !code) code = fail_write(file, errno, error);
-    free_names(file);
+    if (close(file->file) != 0 && !code) code = posix_fail_write(file, errno, error);
+    posix_free_names(file);
     return code;
 }
 
@@ -193,5 +193,5 @@ void rf_new_file_drop(struct rf_new_file *file)
 {
     unlink(file->temporary);
     close(file->file);
-    free_names(file);
+    posix_free_names(file);
 }

@@ -1,3 +1,6 @@
+/* A file between two runs of the program. flock() keeps other processes away, and whoever gets the
+ * lock checks that the file still has its name. src/program/fetch keeps downloads so, and
+ * src/calibrate its progress. */
 #define _DEFAULT_SOURCE
 #include "platform/partial.h"
 
@@ -11,7 +14,8 @@
 
 #include "platform/file.h"
 
-static int fail(const struct rf_partial *partial, const char *what, struct rf_error *error)
+static int posix_partial_fail(const struct rf_partial *partial, const char *what,
+                              struct rf_error *error)
 {
     return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", partial->path, what, strerror(errno));
 }
@@ -32,10 +36,10 @@ static int open_locked(struct rf_partial *partial, struct rf_error *error)
     struct stat status;
     partial->file =
         open(partial->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    if (partial->file < 0) return fail(partial, "be written", error);
+    if (partial->file < 0) return posix_partial_fail(partial, "be written", error);
     int result = 0;
     if (fstat(partial->file, &status) != 0)
-        result = fail(partial, "ask for its size", error);
+        result = posix_partial_fail(partial, "ask for its size", error);
     else if (!S_ISREG(status.st_mode))
         result = rf_fail(error, RF_ERR_IO, "%s: is not a regular file", partial->path);
     else if (flock(partial->file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
@@ -43,7 +47,7 @@ static int open_locked(struct rf_partial *partial, struct rf_error *error)
         result =
             rf_fail(error, RF_ERR_CONTEXT, "%s: another process is writing to it", partial->path);
     else if ((result = has_its_name(partial)) < 0)
-        result = fail(partial, "be found again", error);
+        result = posix_partial_fail(partial, "be found again", error);
     if (result <= 0) close(partial->file);
     return result;
 }
@@ -59,7 +63,7 @@ int rf_partial_open(struct rf_partial *partial, const char *path, struct rf_erro
     if (locked < 0) return locked;
     if (fstat(partial->file, &status) != 0) {
         rf_partial_close(partial);
-        return fail(partial, "ask for its size", error);
+        return posix_partial_fail(partial, "ask for its size", error);
     }
     partial->bytes = (uint64_t)status.st_size;
     return 0;
@@ -72,7 +76,7 @@ int rf_partial_append(struct rf_partial *partial, const void *data, size_t n,
     while (n) {
         ssize_t written = pwrite(partial->file, at, n, (off_t)partial->bytes);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return fail(partial, "be written", error);
+        if (written < 0) return posix_partial_fail(partial, "be written", error);
         at += written;
         n -= (size_t)written;
         partial->bytes += (uint64_t)written;
@@ -86,26 +90,28 @@ int64_t rf_partial_read(const struct rf_partial *partial, uint64_t offset, void 
     ssize_t got;
     do got = pread(partial->file, data, n, (off_t)offset);
     while (got < 0 && errno == EINTR);
-    return got < 0 ? fail(partial, "be read", error) : got;
+    return got < 0 ? posix_partial_fail(partial, "be read", error) : got;
 }
 
 int rf_partial_cut(struct rf_partial *partial, uint64_t bytes, struct rf_error *error)
 {
-    if (ftruncate(partial->file, (off_t)bytes) != 0) return fail(partial, "be cut", error);
+    if (ftruncate(partial->file, (off_t)bytes) != 0)
+        return posix_partial_fail(partial, "be cut", error);
     partial->bytes = bytes;
     return 0;
 }
 
 int rf_partial_sync(const struct rf_partial *partial, struct rf_error *error)
 {
-    return fsync(partial->file) == 0 ? 0 : fail(partial, "be written to the disk", error);
+    return fsync(partial->file) == 0 ? 0
+                                     : posix_partial_fail(partial, "be written to the disk", error);
 }
 
 int rf_partial_publish(struct rf_partial *partial, const char *path, struct rf_error *error)
 {
     int code = rf_partial_sync(partial, error);
     if (code) return code;
-    if (rename(partial->path, path) != 0) return fail(partial, "be renamed", error);
+    if (rename(partial->path, path) != 0) return posix_partial_fail(partial, "be renamed", error);
     rf_sync_folder_of(path);
     rf_partial_close(partial);
     return 0;

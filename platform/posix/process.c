@@ -1,3 +1,4 @@
+/* This process: its number, its environment, and Linux's permission to use AMX's tiles. */
 #define _GNU_SOURCE
 #include "platform/process.h"
 

@@ -1,3 +1,5 @@
+/* The processor time that a container may use, from the files of control groups, versions 1 and
+ * 2. */
 #include "platform/quota.h"
 
 #include <limits.h>
@@ -31,7 +33,7 @@ static int lower(int limit, long long quota, long long period)
 /* The lowest quota from a control group up to the root of its hierarchy. In a container the path
  * may be the host's and not exist; the walk then ends at the root, which is the container's group.
  */
-static int group_limit(const char *folder, const char *group, int version, int limit)
+static int cpu_group_limit(const char *folder, const char *group, int version, int limit)
 {
     char at[LONGEST];
     int n = snprintf(at, sizeof at, "%s", group);
@@ -76,10 +78,11 @@ int rf_cpu_quota(const char *root)
         controllers++;
         if (!*controllers) {
             snprintf(folder, sizeof folder, "%s/sys/fs/cgroup", root);
-            limit = group_limit(folder, group, 2, limit);
+            limit = cpu_group_limit(folder, group, 2, limit);
         } else if (names_cpu(controllers)) {
             int n = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup/%s", root, controllers);
-            if (n > 0 && (size_t)n < sizeof folder) limit = group_limit(folder, group, 1, limit);
+            if (n > 0 && (size_t)n < sizeof folder)
+                limit = cpu_group_limit(folder, group, 1, limit);
         }
     }
     fclose(file);

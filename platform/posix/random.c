@@ -1,3 +1,4 @@
+/* Random bits from getrandom(2); from the clock while the system has none yet. */
 #define _DEFAULT_SOURCE
 #include "platform/random.h"
 

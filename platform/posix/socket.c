@@ -1,3 +1,4 @@
+/* Tells that a client has gone, and ends a connection that another thread waits on. */
 #define _DEFAULT_SOURCE
 #include "platform/socket.h"
 

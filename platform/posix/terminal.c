@@ -1,3 +1,6 @@
+/* Standard streams and the terminal: sizes, modes, widths of characters, and signals that end or
+ * resize. Handlers only set flags and write to a pipe, which wakes the thread that reads. Whatever
+ * changes the terminal's mode also restores it, at exit and when the program is stopped. */
 #define _DEFAULT_SOURCE   /* TIOCGWINSZ, SIGWINCH */
 #define _XOPEN_SOURCE 700 /* wcwidth */
 #include "platform/terminal.h"
@@ -100,7 +103,7 @@ static struct {
 } terminal;
 
 /* For signal handlers, too. */
-static void restore_terminal(void)
+static void posix_restore_terminal(void)
 {
     if (!terminal.is_quiet) return;
     tcsetattr(STDIN_FILENO, TCSANOW, &terminal.saved);
@@ -127,13 +130,13 @@ static void wake_reader(void)
     }
 }
 
-static void on_interrupt(int number)
+static void posix_on_interrupt(int number)
 {
     (void)number;
     int saved = errno;
     interrupts.count = interrupts.count + 1;
     if (interrupts.count >= UNANSWERED_INTERRUPTS) {
-        restore_terminal();
+        posix_restore_terminal();
         _exit(130);
     }
     if (interrupts.wake) interrupts.wake(interrupts.user);
@@ -169,7 +172,7 @@ static void act_by_default(int number)
 
 static void on_end(int number)
 {
-    restore_terminal();
+    posix_restore_terminal();
     act_by_default(number);
 }
 
@@ -178,7 +181,7 @@ static void on_stop(int number)
 {
     int saved = errno;
     tcgetattr(STDIN_FILENO, &terminal.stopped);
-    restore_terminal();
+    posix_restore_terminal();
     act_by_default(number);
     catch_signal(number, on_stop, SA_RESTART);
     if (terminal.is_quiet) tcsetattr(STDIN_FILENO, TCSANOW, &terminal.stopped);
@@ -218,7 +221,7 @@ void rf_terminal_quiet(const char *undo)
 
 void rf_terminal_restore(void)
 {
-    restore_terminal();
+    posix_restore_terminal();
     terminal.is_quiet = 0;
 }
 
@@ -239,7 +242,7 @@ void rf_interrupts_catch(void (*wake)(void *user), void *user)
         } else {
             interrupts.pipe[0] = interrupts.pipe[1] = -1;
         }
-        interrupts.installed = catch_signal(SIGINT, on_interrupt, 0) == 0;
+        interrupts.installed = catch_signal(SIGINT, posix_on_interrupt, 0) == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -248,7 +251,7 @@ void rf_interrupts_catch_all(void)
 {
     static const int signals[] = {SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        struct sigaction before, action = {.sa_handler = on_interrupt};
+        struct sigaction before, action = {.sa_handler = posix_on_interrupt};
         sigemptyset(&action.sa_mask);
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(signals[i], &action, NULL);
@@ -296,7 +299,7 @@ void rf_interrupts_clear(void)
 }
 
 /* Whether the flag was set; clears it. */
-static int take(volatile sig_atomic_t *flag)
+static int take_signal_flag(volatile sig_atomic_t *flag)
 {
     int was_set = *flag;
     *flag = 0;
@@ -309,8 +312,8 @@ int64_t rf_stdin_read(char *data, size_t n)
         struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = interrupts.pipe[0], .events = POLLIN}};
         if (interrupts.count) return RF_READ_INTERRUPTED;
-        if (terminal.is_quiet && take(&terminal.continued)) return RF_READ_CONTINUED;
-        if (terminal.is_quiet && take(&terminal.resized)) return RF_READ_RESIZED;
+        if (terminal.is_quiet && take_signal_flag(&terminal.continued)) return RF_READ_CONTINUED;
+        if (terminal.is_quiet && take_signal_flag(&terminal.resized)) return RF_READ_RESIZED;
         if (poll(wait, 2, -1) < 0) {
             if (errno == EINTR) continue;
             return RF_READ_FAILED;

@@ -1,3 +1,4 @@
+/* Clocks of Windows: the performance counter, for durations, and the time of day, for texts. */
 #include "platform/clock.h"
 
 #include <time.h>

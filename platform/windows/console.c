@@ -1,3 +1,4 @@
+/* Does what a few escape sequences ask, for consoles that do not know them. terminal.c calls it. */
 #include "platform/windows/console.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@ static COORD cursor(HANDLE console, CONSOLE_SCREEN_BUFFER_INFO *info)
     return info->dwCursorPosition;
 }
 
-static void move(HANDLE console, int right, int down)
+static void move_cursor(HANDLE console, int right, int down)
 {
     CONSOLE_SCREEN_BUFFER_INFO info;
     COORD at = cursor(console, &info);
@@ -40,15 +41,15 @@ static void go_to_first_row(HANDLE console)
 }
 
 /* Returns the bytes of the sequence. */
-static size_t follow(HANDLE console, const char *text, size_t n)
+static size_t follow_sequence(HANDLE console, const char *text, size_t n)
 {
     size_t end = 2;
     while (end < n && (text[end] < 0x40 || text[end] > 0x7e)) end++;
     if (end >= n || text[1] != '[') return n < 2 ? n : 2;
     int number = atoi(text + 2);
     switch (text[end]) {
-    case 'A': move(console, 0, -number); break;
-    case 'C': move(console, number, 0); break;
+    case 'A': move_cursor(console, 0, -number); break;
+    case 'C': move_cursor(console, number, 0); break;
     case 'H': go_to_first_row(console); break;
     case 'J': erase_below(console); break;
     }
@@ -68,7 +69,7 @@ void rf_console_write(HANDLE console, const char *text, size_t n)
     DWORD written;
     for (size_t i = 0, some; i < n; i += some) {
         if (text[i] == '\033') {
-            some = follow(console, text + i, n - i);
+            some = follow_sequence(console, text + i, n - i);
             continue;
         }
         some = 1;

@@ -13,8 +13,8 @@
 
 #include <shlobj.h>
 
-/* What is at the path, links followed. 0, or -1. */
-static int ask(const char *path, BY_HANDLE_FILE_INFORMATION *information)
+/* Describes the thing at the path; links are followed. 0, or -1. */
+static int ask_information(const char *path, BY_HANDLE_FILE_INFORMATION *information)
 {
     HANDLE file = rf_open(path, FILE_READ_ATTRIBUTES, RF_SHARE_ALL, OPEN_EXISTING,
                           FILE_FLAG_BACKUP_SEMANTICS);
@@ -28,7 +28,8 @@ static int ask(const char *path, BY_HANDLE_FILE_INFORMATION *information)
 int64_t rf_file_bytes(const char *path)
 {
     BY_HANDLE_FILE_INFORMATION information;
-    if (ask(path, &information) || information.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY)
+    if (ask_information(path, &information) ||
+        information.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY)
         return -1;
     return (int64_t)((uint64_t)information.nFileSizeHigh << 32 | information.nFileSizeLow);
 }
@@ -36,19 +37,20 @@ int64_t rf_file_bytes(const char *path)
 int rf_path_exists(const char *path)
 {
     BY_HANDLE_FILE_INFORMATION information;
-    return ask(path, &information) == 0;
+    return ask_information(path, &information) == 0;
 }
 
 int rf_is_directory(const char *path)
 {
     BY_HANDLE_FILE_INFORMATION information;
-    return ask(path, &information) == 0 && information.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
+    return ask_information(path, &information) == 0 &&
+           information.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
 }
 
 int rf_same_file(const char *a, const char *b)
 {
     BY_HANDLE_FILE_INFORMATION first, second;
-    return ask(a, &first) == 0 && ask(b, &second) == 0 &&
+    return ask_information(a, &first) == 0 && ask_information(b, &second) == 0 &&
            first.dwVolumeSerialNumber == second.dwVolumeSerialNumber &&
            first.nFileIndexHigh == second.nFileIndexHigh &&
            first.nFileIndexLow == second.nFileIndexLow;
@@ -85,7 +87,7 @@ const char *rf_path_separator(const char *path)
     return !slash || (back && back > slash) ? back : slash;
 }
 
-static int is_separator(char c)
+static int is_windows_separator(char c)
 {
     return c == '/' || c == '\\';
 }
@@ -93,7 +95,7 @@ static int is_separator(char c)
 int rf_path_is_absolute(const char *path)
 {
     int has_drive = (path[0] | 32) >= 'a' && (path[0] | 32) <= 'z' && path[1] == ':';
-    return has_drive ? is_separator(path[2]) : is_separator(path[0]);
+    return has_drive ? is_windows_separator(path[2]) : is_windows_separator(path[0]);
 }
 
 /* A folder that Windows knows. 0, or -1. */
@@ -130,7 +132,7 @@ int rf_make_folder(const char *path)
 {
     wchar_t *wide = rf_wide_path(path);
     if (!wide) return -1;
-    /* Those above may exist, or be a drive or a server; only the last counts. */
+    /* Folders above it may exist, or be a drive or a server; only the last counts. */
     for (wchar_t *at = wide; *at; at++) {
         wchar_t was = *at;
         if (at == wide || (was != L'/' && was != L'\\')) continue;

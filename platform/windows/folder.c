@@ -1,3 +1,4 @@
+/* Lists folders, removes files, and tells free space, by Windows' functions for wide paths. */
 #include "platform/folder.h"
 
 #include <stdio.h>
@@ -119,7 +120,7 @@ int rf_file_mark_get(const char *path, struct rf_file_mark *mark)
                 GetFileInformationByHandleEx(file, FileBasicInfo, &times, sizeof times);
     CloseHandle(file);
     if (!known) return -1;
-    /* In units of 100 ns; only differences count. */
+    /* The unit is 100 ns; only differences count. */
     *mark = (struct rf_file_mark){
         .bytes = (uint64_t)information.nFileSizeHigh << 32 | information.nFileSizeLow,
         .inode = (uint64_t)information.nFileIndexHigh << 32 | information.nFileIndexLow,

@@ -1,3 +1,5 @@
+/* A fused multiply-add in software, as mingw-w64's fmaf() rounds twice. The reference kernels call
+ * it. */
 #include "platform/fused.h"
 
 #include <stdint.h>
@@ -9,8 +11,8 @@
 float rf_fused(float a, float b, float c)
 {
     double product = (double)a * b, sum = product + c, part = sum - product;
-    double error =
-        (product - (sum - part)) + (c - part); /* of the sum; NaN where it is not finite */
+    double error = (product - (sum - part)) +
+                   (c - part); /* rounding error of the sum; NaN where it is not finite */
     uint64_t bits;
     memcpy(&bits, &sum, sizeof bits);
     if ((error < 0.0 || error > 0.0) && !(bits & 1)) {

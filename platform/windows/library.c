@@ -1,3 +1,4 @@
+/* Loads a shared library, for good, but not from the working directory. */
 #include "platform/library.h"
 
 #include <stdlib.h>

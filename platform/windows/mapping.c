@@ -44,8 +44,8 @@ static int64_t read_bytes(HANDLE file, unsigned char *data, size_t n)
     return (int64_t)at;
 }
 
-static int read_copy(struct rf_mapping *mapping, HANDLE file, const char *path,
-                     struct rf_error *error)
+static int windows_read_copy(struct rf_mapping *mapping, HANDLE file, const char *path,
+                             struct rf_error *error)
 {
     size_t bytes = mapping->bytes;
     unsigned char *copy = VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
@@ -61,7 +61,8 @@ static int read_copy(struct rf_mapping *mapping, HANDLE file, const char *path,
                : rf_fail(error, RF_ERR_IO, "%s: became shorter while it was read", path);
 }
 
-static int map(struct rf_mapping *mapping, HANDLE file, const char *path, struct rf_error *error)
+static int map_view(struct rf_mapping *mapping, HANDLE file, const char *path,
+                    struct rf_error *error)
 {
     HANDLE section = CreateFileMappingW(file, NULL, PAGE_READONLY, 0, 0, NULL);
     void *view = section ? MapViewOfFile(section, FILE_MAP_READ, 0, 0, 0) : NULL;
@@ -92,8 +93,8 @@ int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
     int code = open_sized(&file, mapping, path, error);
     if (code) return code;
     if (mapping->bytes > 0)
-        code = flags & RF_MAP_COPY ? read_copy(mapping, file, path, error)
-                                   : map(mapping, file, path, error);
+        code = flags & RF_MAP_COPY ? windows_read_copy(mapping, file, path, error)
+                                   : map_view(mapping, file, path, error);
     CloseHandle(file);
     if (code) rf_unmap_file(mapping);
     return code;

@@ -42,7 +42,7 @@ const char *rf_memory_huge_pages(void)
 }
 
 /* Free memory may be in pieces, so large pages may be refused at any time. */
-static void *map_block(size_t bytes)
+static void *windows_map_block(size_t bytes)
 {
     size_t page = large_page();
     void *block = NULL;
@@ -52,14 +52,14 @@ static void *map_block(size_t bytes)
     return block ? block : VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 
-static void *system_alloc(void *user, size_t bytes)
+static void *windows_system_alloc(void *user, size_t bytes)
 {
     (void)user;
-    if (bytes >= LARGE_BLOCK) return map_block(bytes);
+    if (bytes >= LARGE_BLOCK) return windows_map_block(bytes);
     return _aligned_malloc(bytes ? bytes : 1, CACHE_LINE);
 }
 
-static void system_release(void *user, void *memory, size_t bytes)
+static void windows_system_release(void *user, void *memory, size_t bytes)
 {
     (void)user;
     if (bytes >= LARGE_BLOCK)
@@ -68,7 +68,8 @@ static void system_release(void *user, void *memory, size_t bytes)
         _aligned_free(memory);
 }
 
-const struct rf_allocator rf_system_allocator = {system_alloc, system_release, NULL};
+const struct rf_allocator rf_system_allocator = {windows_system_alloc, windows_system_release,
+                                                 NULL};
 
 uint64_t rf_memory_physical(void)
 {

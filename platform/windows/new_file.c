@@ -15,20 +15,20 @@
 enum { RANDOM_DIGITS = 8, MAX_TRIES = 100 };
 static const char infix[] = ".new-";
 
-static int fail_write(const struct rf_new_file *file, DWORD number, struct rf_error *error)
+static int windows_fail_write(const struct rf_new_file *file, DWORD number, struct rf_error *error)
 {
     char reason[RF_REASON];
     return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", file->path,
                    rf_reason(number, reason));
 }
 
-static const char *name_of(const char *path)
+static const char *windows_name_of(const char *path)
 {
     const char *slash = rf_path_separator(path);
     return slash ? slash + 1 : path;
 }
 
-static HANDLE handle_of(const struct rf_new_file *file)
+static HANDLE new_file_handle(const struct rf_new_file *file)
 {
     return (HANDLE)_get_osfhandle(file->file);
 }
@@ -42,7 +42,7 @@ static int is_reserved(const char *path)
         "CON",  "PRN",  "AUX",  "NUL",  "CONIN$", "CONOUT$", "COM0", "COM1", "COM2",
         "COM3", "COM4", "COM5", "COM6", "COM7",   "COM8",    "COM9", "LPT0", "LPT1",
         "LPT2", "LPT3", "LPT4", "LPT5", "LPT6",   "LPT7",    "LPT8", "LPT9"};
-    const char *name = name_of(path);
+    const char *name = windows_name_of(path);
     int has_drive = name == path && name[0] && name[1] == ':';
     if (strchr(has_drive ? name + 2 : name, ':')) return 1;
     if (has_drive) name += 2;
@@ -59,10 +59,10 @@ struct left_over {
 };
 
 /* Removes the temporary file of a process that was killed; one that lives keeps its own. */
-static int remove_left_over(void *user, const char *entry)
+static int windows_remove_left_over(void *user, const char *entry)
 {
     const struct left_over *of = user;
-    const char *name = name_of(of->target);
+    const char *name = windows_name_of(of->target);
     size_t n = strlen(name), m = sizeof infix - 1;
     if (entry[0] != '.' || strlen(entry) != 1 + n + m + RANDOM_DIGITS ||
         memcmp(entry + 1, name, n) != 0 || memcmp(entry + 1 + n, infix, m) != 0 ||
@@ -83,15 +83,15 @@ static int remove_left_over(void *user, const char *entry)
 
 static void remove_left_overs(const char *target)
 {
-    struct left_over of = {target, (size_t)(name_of(target) - target)};
+    struct left_over of = {target, (size_t)(windows_name_of(target) - target)};
     char *folder = of.folder ? strdup(target) : strdup(".");
     if (!folder) return;
     if (of.folder) folder[of.folder] = 0;
-    rf_folder_each(folder, remove_left_over, &of, NULL);
+    rf_folder_each(folder, windows_remove_left_over, &of, NULL);
     free(folder);
 }
 
-static int find_target(struct rf_new_file *file, struct rf_error *error)
+static int windows_find_target(struct rf_new_file *file, struct rf_error *error)
 {
     const char *path = file->path;
     if (is_reserved(path))
@@ -106,22 +106,23 @@ static int find_target(struct rf_new_file *file, struct rf_error *error)
                        path);
     if (kind != RF_KIND_LINK) {
         file->target = strdup(path);
-        return file->target ? 0 : fail_write(file, ERROR_NOT_ENOUGH_MEMORY, error);
+        return file->target ? 0 : windows_fail_write(file, ERROR_NOT_ENOUGH_MEMORY, error);
     }
     HANDLE open = rf_open(path, FILE_READ_ATTRIBUTES, RF_SHARE_ALL, OPEN_EXISTING, 0);
     wchar_t wide[4096];
     DWORD n = open == INVALID_HANDLE_VALUE ? 0 : GetFinalPathNameByHandleW(open, wide, 4096, 0);
     DWORD cause = GetLastError();
     if (open != INVALID_HANDLE_VALUE) CloseHandle(open);
-    if (n == 0 || n >= 4096) return fail_write(file, n ? ERROR_FILENAME_EXCED_RANGE : cause, error);
+    if (n == 0 || n >= 4096)
+        return windows_fail_write(file, n ? ERROR_FILENAME_EXCED_RANGE : cause, error);
     file->target = rf_narrow(wide);
-    return file->target ? 0 : fail_write(file, GetLastError(), error);
+    return file->target ? 0 : windows_fail_write(file, GetLastError(), error);
 }
 
 /* Makes the temporary file. 0, or Windows's error. */
-static DWORD create(struct rf_new_file *file)
+static DWORD windows_create(struct rf_new_file *file)
 {
-    size_t before = (size_t)(name_of(file->target) - file->target);
+    size_t before = (size_t)(windows_name_of(file->target) - file->target);
     size_t cap = strlen(file->target) + sizeof infix + RANDOM_DIGITS + 2;
     file->temporary = malloc(cap);
     if (!file->temporary) return ERROR_NOT_ENOUGH_MEMORY;
@@ -141,24 +142,24 @@ static DWORD create(struct rf_new_file *file)
     return ERROR_FILE_EXISTS;
 }
 
-static void free_names(struct rf_new_file *file)
+static void windows_free_names(struct rf_new_file *file)
 {
     free(file->target);
     free(file->temporary);
 }
 
-/* What a user's folder holds is for that user alone, so RF_NEW_PRIVATE changes nothing. */
+/* A user's folder is for that user alone, so RF_NEW_PRIVATE changes nothing. */
 int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
                      struct rf_error *error)
 {
     *file = (struct rf_new_file){.path = path, .flags = flags};
-    int code = find_target(file, error);
+    int code = windows_find_target(file, error);
     if (code) return code;
     remove_left_overs(file->target);
-    DWORD cause = create(file);
+    DWORD cause = windows_create(file);
     if (!cause) return 0;
-    code = fail_write(file, cause, error);
-    free_names(file);
+    code = windows_fail_write(file, cause, error);
+    windows_free_names(file);
     return code;
 }
 
@@ -168,8 +169,8 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
     const char *at = data;
     while (bytes) {
         DWORD written = 0, some = bytes < 1u << 30 ? (DWORD)bytes : 1u << 30;
-        if (!WriteFile(handle_of(file), at, some, &written, NULL))
-            return fail_write(file, GetLastError(), error);
+        if (!WriteFile(new_file_handle(file), at, some, &written, NULL))
+            return windows_fail_write(file, GetLastError(), error);
         at += written;
         bytes -= written;
     }
@@ -185,17 +186,17 @@ void rf_sync_folder_of(const char *path)
 static void remove_temporary(struct rf_new_file *file)
 {
     rf_remove(file->temporary, NULL);
-    free_names(file);
+    windows_free_names(file);
 }
 
 /* Closes the file, and gives it its name. 0, or Windows's error. */
-static DWORD replace(struct rf_new_file *file)
+static DWORD windows_replace(struct rf_new_file *file)
 {
     int waits = !(file->flags & RF_NEW_CACHE);
-    DWORD cause = waits && !FlushFileBuffers(handle_of(file)) ? GetLastError() : 0;
+    DWORD cause = waits && !FlushFileBuffers(new_file_handle(file)) ? GetLastError() : 0;
     _close(file->file);
     if (cause) return cause;
-    /* What has come there since the file was opened is not replaced either. */
+    /* A directory or device that came there since the file was opened is not replaced either. */
     enum rf_kind kind = rf_kind_of(file->target);
     if (kind != RF_KIND_NONE && kind != RF_KIND_FILE) return ERROR_FILE_EXISTS;
     wchar_t *from = rf_wide_path(file->temporary), *to = rf_wide_path(file->target);
@@ -213,12 +214,12 @@ static DWORD replace(struct rf_new_file *file)
 
 int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
 {
-    DWORD cause = replace(file);
+    DWORD cause = windows_replace(file);
     if (!cause) {
-        free_names(file);
+        windows_free_names(file);
         return 0;
     }
-    int code = fail_write(file, cause, error);
+    int code = windows_fail_write(file, cause, error);
     remove_temporary(file);
     return code;
 }

@@ -1,3 +1,5 @@
+/* A file between two runs of the program, which the system locks for one process.
+ * src/program/fetch keeps downloads so, and src/calibrate its progress. */
 #include "platform/partial.h"
 
 #include <errno.h>
@@ -11,12 +13,13 @@
 
 #include <stdlib.h>
 
-static int fail(const struct rf_partial *partial, const char *what, struct rf_error *error)
+static int windows_partial_fail(const struct rf_partial *partial, const char *what,
+                                struct rf_error *error)
 {
     return rf_fail_path(error, partial->path, what, GetLastError());
 }
 
-static HANDLE handle_of(const struct rf_partial *partial)
+static HANDLE partial_handle(const struct rf_partial *partial)
 {
     return (HANDLE)_get_osfhandle(partial->file);
 }
@@ -31,7 +34,7 @@ int rf_partial_open(struct rf_partial *partial, const char *path, struct rf_erro
                           FILE_ATTRIBUTE_NORMAL | FILE_FLAG_OPEN_REPARSE_POINT);
     if (file == INVALID_HANDLE_VALUE && GetLastError() == ERROR_SHARING_VIOLATION)
         return rf_fail(error, RF_ERR_CONTEXT, "%s: another process is writing to it", path);
-    if (file == INVALID_HANDLE_VALUE) return fail(partial, "be written", error);
+    if (file == INVALID_HANDLE_VALUE) return windows_partial_fail(partial, "be written", error);
     BY_HANDLE_FILE_INFORMATION information;
     int code = 0;
     if (GetFileType(file) != FILE_TYPE_DISK || !GetFileInformationByHandle(file, &information) ||
@@ -57,8 +60,8 @@ int rf_partial_append(struct rf_partial *partial, const void *data, size_t n,
     while (n) {
         OVERLAPPED at = at_offset(partial->bytes);
         DWORD written = 0, some = n < 1u << 30 ? (DWORD)n : 1u << 30;
-        if (!WriteFile(handle_of(partial), from, some, &written, &at))
-            return fail(partial, "be written", error);
+        if (!WriteFile(partial_handle(partial), from, some, &written, &at))
+            return windows_partial_fail(partial, "be written", error);
         from += written;
         n -= written;
         partial->bytes += written;
@@ -71,23 +74,24 @@ int64_t rf_partial_read(const struct rf_partial *partial, uint64_t offset, void 
 {
     OVERLAPPED at = at_offset(offset);
     DWORD got = 0, some = n < 1u << 30 ? (DWORD)n : 1u << 30;
-    if (ReadFile(handle_of(partial), data, some, &got, &at)) return got;
-    return GetLastError() == ERROR_HANDLE_EOF ? 0 : fail(partial, "be read", error);
+    if (ReadFile(partial_handle(partial), data, some, &got, &at)) return got;
+    return GetLastError() == ERROR_HANDLE_EOF ? 0 : windows_partial_fail(partial, "be read", error);
 }
 
 int rf_partial_cut(struct rf_partial *partial, uint64_t bytes, struct rf_error *error)
 {
     FILE_END_OF_FILE_INFO end = {.EndOfFile.QuadPart = (LONGLONG)bytes};
-    if (!SetFileInformationByHandle(handle_of(partial), FileEndOfFileInfo, &end, sizeof end))
-        return fail(partial, "be cut", error);
+    if (!SetFileInformationByHandle(partial_handle(partial), FileEndOfFileInfo, &end, sizeof end))
+        return windows_partial_fail(partial, "be cut", error);
     partial->bytes = bytes;
     return 0;
 }
 
 int rf_partial_sync(const struct rf_partial *partial, struct rf_error *error)
 {
-    return FlushFileBuffers(handle_of(partial)) ? 0
-                                                : fail(partial, "be written to the disk", error);
+    return FlushFileBuffers(partial_handle(partial))
+               ? 0
+               : windows_partial_fail(partial, "be written to the disk", error);
 }
 
 int rf_partial_publish(struct rf_partial *partial, const char *path, struct rf_error *error)
@@ -98,7 +102,7 @@ int rf_partial_publish(struct rf_partial *partial, const char *path, struct rf_e
     rf_partial_close(partial);
     wchar_t *from = rf_wide_path(partial->path), *to = rf_wide_path(path);
     if (!from || !to || !MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
-        code = fail(partial, "be renamed", error);
+        code = windows_partial_fail(partial, "be renamed", error);
     free(from);
     free(to);
     if (!code) return 0;

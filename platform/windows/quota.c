@@ -1,3 +1,4 @@
+/* The processor time that a container may use, from its job object. */
 #include "platform/quota.h"
 
 #include <stdint.h>

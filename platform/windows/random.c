@@ -1,3 +1,4 @@
+/* Random bits from the system's generator; from clocks where it fails. */
 #include "platform/random.h"
 
 #include "platform/windows/wide.h"

@@ -1,3 +1,4 @@
+/* Tells that a client has gone, and ends a connection that another thread waits on. */
 #include "platform/socket.h"
 
 #include <winsock2.h>

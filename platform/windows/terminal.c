@@ -13,7 +13,7 @@
 #include "platform/windows/console.h"
 #include "platform/windows/wide.h"
 
-static HANDLE handle_of(enum rf_stream stream)
+static HANDLE stream_handle(enum rf_stream stream)
 {
     static const DWORD names[] = {[RF_STDIN] = STD_INPUT_HANDLE,
                                   [RF_STDOUT] = STD_OUTPUT_HANDLE,
@@ -33,13 +33,13 @@ void rf_guard_streams(void)
 int rf_is_terminal(enum rf_stream stream)
 {
     DWORD mode;
-    return GetConsoleMode(handle_of(stream), &mode) != 0;
+    return GetConsoleMode(stream_handle(stream), &mode) != 0;
 }
 
 int rf_terminal_width(enum rf_stream stream)
 {
     CONSOLE_SCREEN_BUFFER_INFO info;
-    if (!GetConsoleScreenBufferInfo(handle_of(stream), &info)) return 80;
+    if (!GetConsoleScreenBufferInfo(stream_handle(stream), &info)) return 80;
     int columns = info.srWindow.Right - info.srWindow.Left + 1;
     return columns > 0 ? columns : 80;
 }
@@ -47,7 +47,7 @@ int rf_terminal_width(enum rf_stream stream)
 int rf_terminal_height(enum rf_stream stream)
 {
     CONSOLE_SCREEN_BUFFER_INFO info;
-    if (!GetConsoleScreenBufferInfo(handle_of(stream), &info)) return 24;
+    if (!GetConsoleScreenBufferInfo(stream_handle(stream), &info)) return 24;
     int rows = info.srWindow.Bottom - info.srWindow.Top + 1;
     return rows > 0 ? rows : 24;
 }
@@ -78,7 +78,7 @@ static int is_dumb(void)
 int rf_terminal_escapes(enum rf_stream stream)
 {
     static int known[3]; /* 0: not yet; else 1 more than the answer */
-    HANDLE console = handle_of(stream);
+    HANDLE console = stream_handle(stream);
     DWORD mode;
     if (is_dumb()) return 0;
     if (!known[stream])
@@ -104,17 +104,17 @@ void rf_terminal_write(enum rf_stream stream, const char *data, size_t n)
 {
     DWORD written;
     if (rf_is_terminal(stream) && !rf_terminal_escapes(stream)) {
-        rf_console_write(handle_of(stream), data, n);
+        rf_console_write(stream_handle(stream), data, n);
         return;
     }
-    while (n > 0 &&
-           WriteFile(handle_of(stream), data, n < 1u << 20 ? (DWORD)n : 1u << 20, &written, NULL)) {
+    while (n > 0 && WriteFile(stream_handle(stream), data, n < 1u << 20 ? (DWORD)n : 1u << 20,
+                              &written, NULL)) {
         data += written;
         n -= written;
     }
 }
 
-static UINT code_page; /* of the console's output before; it outlives the process */
+static UINT code_page; /* the console's output code page before; it outlives the process */
 
 static void restore_code_page(void)
 {
@@ -140,16 +140,16 @@ static struct {
     int resized;
 } terminal;
 
-static void restore_terminal(void)
+static void windows_restore_terminal(void)
 {
     if (!terminal.is_quiet) return;
-    SetConsoleMode(handle_of(RF_STDIN), terminal.saved);
+    SetConsoleMode(stream_handle(RF_STDIN), terminal.saved);
     rf_terminal_write(RF_STDERR, terminal.undo, strlen(terminal.undo));
 }
 
 void rf_terminal_quiet(const char *undo)
 {
-    HANDLE console = handle_of(RF_STDIN);
+    HANDLE console = stream_handle(RF_STDIN);
     if (!terminal.undo) {
         if (!GetConsoleMode(console, &terminal.saved)) return;
         terminal.quiet = (terminal.saved &
@@ -166,7 +166,7 @@ void rf_terminal_quiet(const char *undo)
 
 void rf_terminal_restore(void)
 {
-    restore_terminal();
+    windows_restore_terminal();
     terminal.is_quiet = 0;
 }
 
@@ -188,15 +188,15 @@ static void take_back(void)
     }
 }
 
-static BOOL WINAPI on_interrupt(DWORD kind)
+static BOOL WINAPI windows_on_interrupt(DWORD kind)
 {
     int closes = kind != CTRL_C_EVENT && kind != CTRL_BREAK_EVENT;
     if (closes && !interrupts.catches_all) {
-        restore_terminal();
+        windows_restore_terminal();
         return FALSE;
     }
     if (++interrupts.count >= UNANSWERED_INTERRUPTS) {
-        restore_terminal();
+        windows_restore_terminal();
         _exit(130);
     }
     if (interrupts.wake) interrupts.wake(interrupts.user);
@@ -208,11 +208,11 @@ static BOOL WINAPI on_interrupt(DWORD kind)
 
 void rf_interrupts_catch(void (*wake)(void *user), void *user)
 {
-    if (interrupts.event) SetConsoleCtrlHandler(on_interrupt, FALSE);
+    if (interrupts.event) SetConsoleCtrlHandler(windows_on_interrupt, FALSE);
     interrupts.wake = wake;
     interrupts.user = user;
     if (!interrupts.event) interrupts.event = CreateEventW(NULL, TRUE, FALSE, NULL);
-    SetConsoleCtrlHandler(on_interrupt, TRUE);
+    SetConsoleCtrlHandler(windows_on_interrupt, TRUE);
 }
 
 void rf_interrupts_catch_all(void)
@@ -241,7 +241,7 @@ void rf_interrupts_clear(void)
     if (interrupts.event) ResetEvent(interrupts.event);
 }
 
-/* What was typed and not yet asked for, in UTF-8. */
+/* Typed text that was not yet asked for, in UTF-8. */
 static struct {
     char data[4096];
     size_t begin, end;
@@ -280,7 +280,7 @@ static void add_record(const INPUT_RECORD *record)
 }
 
 /* Waits for events of the console, or an interrupt. 0, or RF_READ_FAILED. */
-static int read_events(HANDLE console)
+static int read_console_events(HANDLE console)
 {
     enum { RECORDS = 64 };
     _Static_assert(RECORDS * LONGEST_REPEAT * LONGEST_KEY <= sizeof typed.data, "all records fit");
@@ -315,7 +315,7 @@ static int wait_for_key(HANDLE console)
 }
 
 /* Reads a line that the console edits. 1, or one of RF_READ_*. */
-static int read_line(HANDLE console)
+static int read_console_line(HANDLE console)
 {
     wchar_t line[sizeof typed.data / 4];
     DWORD n = 0;
@@ -347,7 +347,7 @@ static int64_t read_console(HANDLE console, char *data, size_t n)
             terminal.resized = 0;
             return RF_READ_RESIZED;
         }
-        int code = terminal.is_quiet ? read_events(console) : read_line(console);
+        int code = terminal.is_quiet ? read_console_events(console) : read_console_line(console);
         if (code < 0) return code;
         if (code == RF_READ_END && !terminal.is_quiet) return code;
     }
@@ -376,6 +376,6 @@ static int64_t read_stream(HANDLE stream, char *data, size_t n)
 
 int64_t rf_stdin_read(char *data, size_t n)
 {
-    HANDLE input = handle_of(RF_STDIN);
+    HANDLE input = stream_handle(RF_STDIN);
     return rf_is_terminal(RF_STDIN) ? read_console(input, data, n) : read_stream(input, data, n);
 }

@@ -1,3 +1,5 @@
+/* Converts between UTF-8, which Riffle uses everywhere, and the system's UTF-16, and makes
+ * sentences of the system's errors. All files of this folder call it. */
 #include "platform/windows/wide.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@
  * Unpaired surrogates become U+FFFD. */
 wchar_t *rf_wide(const char *text);
 char *rf_narrow(const wchar_t *text);
-/* As rf_wide; a path that is too long for old calls gets the prefix that lifts their limit. */
+/* rf_wide for a path: one that is too long for old calls gets the prefix that lifts their limit. */
 wchar_t *rf_wide_path(const char *path);
 
 /* CreateFileW for a path in UTF-8. Other processes may read, write, rename and delete the file

@@ -1,4 +1,5 @@
-/* Whether a call may begin: in this process, and one at a time on a session. */
+/* Whether a call may begin: in the process that opened the model, and one at a time on a session or
+ * a batch. */
 #include "api/handles.h"
 #include "platform/process.h"
 
@@ -12,8 +13,18 @@ int rf_api_check_process(const riffle_model *model)
         model->process);
 }
 
+static int enter_handle(const riffle_model *model, atomic_int *busy)
+{
+    int code = rf_api_check_process(model);
+    if (code) return code;
+    if (atomic_exchange(busy, 1) == 0) return 0;
+    return rf_api_error(RIFFLE_ERR_ARGUMENT,
+                        "the session is in use: by another thread, or by the call whose callback "
+                        "this is");
+}
+
 /* Const is the promise not to change tokens. Every session is ours, and not const. */
-static atomic_int *busy(const riffle_session *session)
+static atomic_int *session_busy(const riffle_session *session)
 {
     return &((riffle_session *)session)->busy;
 }
@@ -21,16 +32,23 @@ static atomic_int *busy(const riffle_session *session)
 int rf_api_enter(const riffle_session *session)
 {
     if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
-    int code = rf_api_check_process(session->model);
-    if (code) return code;
-    if (atomic_exchange(busy(session), 1) == 0) return 0;
-    return rf_api_error(RIFFLE_ERR_ARGUMENT,
-                        "the session is in use: by another thread, or by the call whose callback "
-                        "this is");
+    return enter_handle(session->model, session_busy(session));
 }
 
 int64_t rf_api_leave(const riffle_session *session, int64_t result)
 {
-    atomic_store(busy(session), 0);
+    atomic_store(session_busy(session), 0);
+    return result;
+}
+
+int rf_api_enter_batch(riffle_batch *batch)
+{
+    if (!batch) return rf_api_error(RIFFLE_ERR_ARGUMENT, "batch is NULL");
+    return enter_handle(batch->model, &batch->busy);
+}
+
+int64_t rf_api_leave_batch(riffle_batch *batch, int64_t result)
+{
+    atomic_store(&batch->busy, 0);
     return result;
 }

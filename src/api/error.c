@@ -1,3 +1,5 @@
+/* Errors, options and results at the border to the caller: the sentence of riffle_last_error(), and
+ * structures whose size the caller's version decides (struct_size). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,10 +93,4 @@ int rf_api_allocator(struct rf_allocator *ours, const riffle_allocator *given)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
     *ours = (struct rf_allocator){given->alloc, given->release, given->user};
     return 0;
-}
-
-int rf_api_report(void *progress, uint64_t done, uint64_t total)
-{
-    const struct rf_api_progress *to = progress;
-    return to->call ? to->call(to->user, to->stage, done, total) : 0;
 }

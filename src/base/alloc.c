@@ -1,3 +1,5 @@
+/* Allocation through struct rf_allocator. A header of 64 bytes in front of each block keeps its
+ * size, so that blocks stay aligned and rf_free needs no size. */
 #include "base/alloc.h"
 
 #include <stdint.h>

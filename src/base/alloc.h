@@ -19,7 +19,7 @@ struct rf_allocator {
  * short; `what` names the thing in the sentence. count 0 gives a valid pointer. */
 void *rf_calloc(const struct rf_allocator *allocator, size_t count, size_t size, const char *what,
                 struct rf_error *error);
-/* As rf_calloc, but uninitialised: for large buffers that are written before they are read. */
+/* rf_calloc without zeros: for large buffers that are written before they are read. */
 void *rf_malloc(const struct rf_allocator *allocator, size_t count, size_t size, const char *what,
                 struct rf_error *error);
 void rf_free(const struct rf_allocator *allocator, void *memory);

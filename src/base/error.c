@@ -1,3 +1,5 @@
+/* Writes error sentences, and replaces what a terminal should not print: they may quote hostile
+ * files. */
 #include "base/error.h"
 
 #include <stdarg.h>

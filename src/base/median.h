@@ -18,7 +18,7 @@ static inline double rf_median(double *values, size_t n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/* Of values sorted upwards, at 0 <= part <= 1: between two values linearly; 0 of none. */
+/* The quantile at 0 <= part <= 1 of values sorted upwards, linear between two values; 0 of none. */
 static inline double rf_quantile(const double *sorted, size_t n, double part)
 {
     if (n == 0) return 0;

@@ -1,3 +1,5 @@
+/* Checks and cuts UTF-8 (Unicode 15, table 3-7). Overlong forms, surrogates and numbers beyond
+ * U+10FFFF are not characters. */
 #include "base/utf8.h"
 
 #include <assert.h>
@@ -5,7 +7,7 @@
 
 /* Unicode 15, table 3-7: the length of the character that the byte leads, 0 if it leads none, and
  * the range of the second byte. */
-static size_t lead(unsigned char byte, unsigned char *low, unsigned char *high)
+static size_t utf8_lead(unsigned char byte, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;
     *high = 0xbf;
@@ -32,7 +34,7 @@ size_t rf_utf8_examine(const char *text, size_t n, int *partial, size_t *broken)
     *partial = 0;
     *broken = 0;
     if (n == 0) return 0;
-    size_t length = lead(p[0], &low, &high);
+    size_t length = utf8_lead(p[0], &low, &high);
     for (size_t i = 1; i < length; i++) {
         if (i == n) {
             *partial = 1;

@@ -7,7 +7,7 @@
 
 /* The bytes of the well-formed character at the beginning of text (n bytes); 0 if there is none. */
 size_t rf_utf8_length(const char *text, size_t n);
-/* As rf_utf8_length for a text that may be cut: *partial is set when the n bytes are the beginning
+/* rf_utf8_length for a text that may be cut: *partial is set when the n bytes are the beginning
  * of a character. If the result is 0 and *partial is 0, one U+FFFD replaces *broken bytes. */
 size_t rf_utf8_examine(const char *text, size_t n, int *partial, size_t *broken);
 /* The code point of a well-formed character of `length` bytes. */

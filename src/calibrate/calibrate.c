@@ -1,3 +1,7 @@
+/* Calibrates a model layer by layer: gathers the inputs of its matrices, rounds them, and passes
+ * the text on through the rounded layer. At any time one layer and the text's rows are in
+ * memory; each finished layer is saved at once, so that another call can continue. The API calls
+ * rf_calibrate. */
 #include "calibrate/calibrate.h"
 
 #include <stdio.h>
@@ -14,7 +18,7 @@
 
 enum {
     LAYER_MATRICES = 7,
-    MEASURED_WINDOWS = 4 /* on which each matrix is rounded alone */
+    MEASURED_WINDOWS = 4 /* windows on which each matrix is rounded alone */
 };
 
 static const char what[] = "calibrating";
@@ -24,11 +28,11 @@ struct calibration {
     const struct rf_allocator *allocator;
     struct rf_error *error;
     const struct rf_source *source;
-    struct rf_source made;     /* the same with the tensors that are rounded */
-    struct rf_tensor *tensors; /* of `made` */
-    struct rf_tensor rows;     /* of all windows between two layers: F32 [n_embd, n_rows] */
+    struct rf_source made;     /* the source with rounded tensors */
+    struct rf_tensor *tensors; /* the tensors of `made` */
+    struct rf_tensor rows;     /* rows of all windows between two layers: F32 [n_embd, n_rows] */
     struct rf_queue *queue;
-    struct rf_cache *cache; /* of one layer and one window */
+    struct rf_cache *cache; /* holds one layer and one window */
     struct rf_params one_layer;
     struct rf_team *team;
     struct rf_blas blas;
@@ -39,8 +43,8 @@ struct calibration {
     uint8_t *high; /* [n_layer][LAYER_MATRICES]: gets six or eight bits */
     void *layer;   /* the rounded tensors of a layer */
     size_t layer_bytes;
-    int32_t n_windows;    /* of a pass */
-    float *outputs;       /* of the windows measured: a layer's rows before anything is rounded */
+    int32_t n_windows;    /* windows of a pass */
+    float *outputs;       /* a layer's rows of the measured windows, before anything is rounded */
     double error_sum;     /* the sum of the rows' relative squared errors */
     uint64_t done, total; /* windows */
 };
@@ -58,7 +62,7 @@ static float *hidden_row(const struct calibration *c, size_t i)
     return (float *)c->rows.data + i * (size_t)c->rows.ne[0];
 }
 
-static int advance(struct calibration *c, uint64_t windows)
+static int report_windows(struct calibration *c, uint64_t windows)
 {
     const struct rf_quantize_options *options = &c->options->quantize;
     c->done += windows;
@@ -77,8 +81,8 @@ static struct rf_tensor *made_tensor(const struct calibration *c, int32_t layer,
     return (struct rf_tensor *)rf_source_tensor(&c->made, full);
 }
 
-static const struct rf_tensor *read_tensor(const struct calibration *c,
-                                           const struct rf_tensor *made)
+static const struct rf_tensor *source_tensor(const struct calibration *c,
+                                             const struct rf_tensor *made)
 {
     return &c->source->tensors[made - c->tensors];
 }
@@ -102,7 +106,7 @@ static int is_high(const struct calibration *c, int32_t layer, size_t matrix)
     return c->high[(size_t)layer * LAYER_MATRICES + matrix];
 }
 
-static void place(struct rf_tensor *made, enum rf_dtype dtype, const void *data)
+static void place_made(struct rf_tensor *made, enum rf_dtype dtype, const void *data)
 {
     made->dtype = dtype;
     made->bytes = rf_dtype_bytes(dtype, (size_t)rf_tensor_elements(made));
@@ -116,11 +120,11 @@ static void place_layer(const struct calibration *c, int32_t layer, const void *
 {
     for (size_t i = 0; i < LAYER_MATRICES; i++) {
         struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
-        const struct rf_tensor *tensor = read_tensor(c, made);
+        const struct rf_tensor *tensor = source_tensor(c, made);
         enum rf_dtype dtype;
         if (!is_rounded(c, tensor, &dtype)) continue;
         if (is_high(c, layer, i)) dtype = high_type(tensor);
-        place(made, dtype, (const char *)data + *bytes);
+        place_made(made, dtype, (const char *)data + *bytes);
         *bytes += made->bytes;
     }
 }
@@ -129,11 +133,11 @@ static void place_layer(const struct calibration *c, int32_t layer, const void *
 
 static int choose_evening(struct calibration *c, int32_t layer)
 {
-    const struct rf_tensor *down = read_tensor(c, made_tensor(c, layer, "ffn_down.weight")),
-                           *up = read_tensor(c, made_tensor(c, layer, "ffn_up.weight"));
+    const struct rf_tensor *down = source_tensor(c, made_tensor(c, layer, "ffn_down.weight")),
+                           *up = source_tensor(c, made_tensor(c, layer, "ffn_up.weight"));
     enum rf_dtype dtype;
     /* MXFP4's codes are finer the smaller they are: uneven columns cost it little, and perplexity
-     * with even ones was higher (docs/quantization.md). */
+     * with even ones was higher (docs/lab/2026-11-26-calibration.md). */
     int suits = c->options->quantize.target != RF_TARGET_MXFP4;
     if (suits && is_rounded(c, down, &dtype) && is_rounded(c, up, &dtype))
         return rf_even_columns(down, c->evening, c->allocator, c->error);
@@ -162,7 +166,7 @@ static int pass_windows(struct calibration *c, const struct rf_source *source, i
         for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) tokens[i] = w * RF_CALIBRATE_WINDOW + i;
         code = rf_view_run(view, &pass, c->error);
         if (!code) code = after(c, view, (size_t)w * RF_CALIBRATE_WINDOW);
-        if (!code) code = advance(c, 1);
+        if (!code) code = report_windows(c, 1);
     }
     rf_view_free(view);
     rf_model_free(model);
@@ -185,7 +189,7 @@ static int take_inputs(struct calibration *c, struct rf_view *view, size_t first
 }
 
 /* H of all inputs of a layer. */
-static int gather(struct calibration *c, int32_t layer)
+static int gather_inputs(struct calibration *c, int32_t layer)
 {
     const struct rf_view_options options = {.max_rows = RF_CALIBRATE_WINDOW, .taps_inputs = 1};
     for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) rf_inputs_clear(&c->inputs[t]);
@@ -260,7 +264,7 @@ static void cast_matrix(const struct calibration *c, const struct rf_tensor *ten
                    (size_t)rf_tensor_elements(tensor));
 }
 
-static struct candidate candidate_of(const struct calibration *c, const struct rf_tensor *tensor)
+static struct candidate candidate_from(const struct calibration *c, const struct rf_tensor *tensor)
 {
     size_t n = (size_t)rf_tensor_elements(tensor);
     enum rf_dtype dtype;
@@ -269,7 +273,7 @@ static struct candidate candidate_of(const struct calibration *c, const struct r
                               rf_dtype_bytes(high_type(tensor), n) - rf_dtype_bytes(dtype, n)};
 }
 
-/* What a layer's outputs lose by each of its matrices, rounded one by one. */
+/* The error of a layer's outputs by each of its matrices, rounded one by one. */
 static int measure_layer(struct calibration *c, int32_t layer, struct candidate *candidates)
 {
     enum rf_cast_target target = c->options->quantize.target;
@@ -277,15 +281,15 @@ static int measure_layer(struct calibration *c, int32_t layer, struct candidate 
     int code = pass_outputs(c, c->source, layer, RF_WEIGHTS_BF16, keep_outputs);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
-        const struct rf_tensor *tensor = read_tensor(c, made), unrounded = *made;
+        const struct rf_tensor *tensor = source_tensor(c, made), unrounded = *made;
         enum rf_dtype dtype;
         if (!is_rounded(c, tensor, &dtype)) continue;
         dtype = rf_cast_type(target, tensor->dtype, tensor->ne[0]);
         cast_matrix(c, tensor, target, dtype, c->layer);
-        place(made, dtype, c->layer);
+        place_made(made, dtype, c->layer);
         c->error_sum = 0;
         code = pass_outputs(c, &c->made, layer, RF_WEIGHTS_STORED, compare_outputs);
-        candidates[i] = candidate_of(c, tensor);
+        candidates[i] = candidate_from(c, tensor);
         *made = unrounded;
     }
     memcpy((void *)c->rows.data, c->outputs,
@@ -319,7 +323,7 @@ static uint64_t measured_passes(const struct calibration *c)
         for (size_t j = 0; j < LAYER_MATRICES; j++) {
             enum rf_dtype dtype;
             const struct rf_tensor *made = made_tensor(c, i, matrices[j].name);
-            passes += (uint64_t)is_rounded(c, read_tensor(c, made), &dtype);
+            passes += (uint64_t)is_rounded(c, source_tensor(c, made), &dtype);
         }
     }
     return passes;
@@ -344,7 +348,7 @@ static int choose_high(struct calibration *c)
     int code = rf_saved_read(&c->saved, c->high, bytes, c->error);
     if (code < 0) return code;
     c->n_windows = measured_windows(c);
-    if (code) return advance(c, measured_passes(c) * (uint64_t)c->n_windows);
+    if (code) return report_windows(c, measured_passes(c) * (uint64_t)c->n_windows);
     code = measure_layers(c);
     return code ? code : rf_saved_append(&c->saved, c->high, bytes, c->error);
 }
@@ -368,7 +372,7 @@ static float *evened_values(const struct calibration *c, const struct rf_tensor 
 
 static int round_matrix(struct calibration *c, const struct rf_tensor *made, size_t i)
 {
-    const struct rf_tensor *tensor = read_tensor(c, made);
+    const struct rf_tensor *tensor = source_tensor(c, made);
     size_t k = (size_t)tensor->ne[0], m = (size_t)tensor->ne[1];
     float *w = evened_values(c, tensor, i), *hessian = c->inputs[matrices[i].input].hessian;
     if (!w) return RF_ERR_MEMORY;
@@ -392,13 +396,13 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made, siz
 static int round_layer(struct calibration *c, int32_t layer)
 {
     int code = choose_evening(c, layer);
-    if (!code) code = gather(c, layer);
+    if (!code) code = gather_inputs(c, layer);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
         code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, c->inputs[t].damping,
                               c->error);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
-                               *tensor = read_tensor(c, made);
+                               *tensor = source_tensor(c, made);
         enum rf_dtype dtype;
         if (is_rounded(c, tensor, &dtype)) code = round_matrix(c, made, i);
     }
@@ -412,7 +416,7 @@ static int do_layer(struct calibration *c, int32_t layer)
     int code = rf_saved_read(&c->saved, c->layer, (size_t)bytes, c->error);
     if (code < 0) return code;
     if (code) {
-        code = advance(c, (uint64_t)c->options->n_windows);
+        code = report_windows(c, (uint64_t)c->options->n_windows);
     } else {
         code = round_layer(c, layer);
         if (!code) code = rf_saved_append(&c->saved, c->layer, (size_t)bytes, c->error);
@@ -420,7 +424,7 @@ static int do_layer(struct calibration *c, int32_t layer)
     return code ? code : step_forward(c, layer);
 }
 
-/* ---- what it works with ---- */
+/* ---- buffers and engine ---- */
 
 static int inputs_new(struct calibration *c)
 {
@@ -438,7 +442,7 @@ static int inputs_new(struct calibration *c)
     return code;
 }
 
-static int rows_new(struct calibration *c)
+static int hidden_rows_new(struct calibration *c)
 {
     int64_t n_embd = c->source->params.n_embd,
             n_rows = (int64_t)c->options->n_windows * RF_CALIBRATE_WINDOW;
@@ -455,7 +459,7 @@ static int rows_new(struct calibration *c)
 }
 
 /* The rows become the embeddings of the text. */
-static void embed(const struct calibration *c)
+static void embed_rows(const struct calibration *c)
 {
     const struct rf_tensor *table = rf_source_tensor(c->source, RF_TOKEN_EMBD);
     size_t n_embd = (size_t)table->ne[0], row_bytes = rf_dtype_bytes(table->dtype, n_embd);
@@ -465,12 +469,12 @@ static void embed(const struct calibration *c)
                           hidden_row(c, i), n_embd);
 }
 
-/* Of the rounded tensors of a layer, if all get more bits. */
+/* Bytes of the rounded tensors of a layer, if all get more bits. */
 static size_t most_bytes(const struct calibration *c, int32_t layer)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < LAYER_MATRICES; i++) {
-        const struct rf_tensor *tensor = read_tensor(c, made_tensor(c, layer, matrices[i].name));
+        const struct rf_tensor *tensor = source_tensor(c, made_tensor(c, layer, matrices[i].name));
         enum rf_dtype dtype;
         if (is_rounded(c, tensor, &dtype))
             bytes += rf_dtype_bytes(high_type(tensor), (size_t)rf_tensor_elements(tensor));
@@ -517,7 +521,7 @@ static int engine_new(struct calibration *c)
     return code;
 }
 
-/* Of everything that decides what the layers become. */
+/* A hash of everything that decides the rounded layers. */
 static uint64_t identity_of(const struct calibration *c)
 {
     enum { SAMPLE = 64 /* bytes of each tensor */ };
@@ -540,7 +544,7 @@ static uint64_t identity_of(const struct calibration *c)
 }
 
 /* All layers are saved: writes the new file. */
-static int write_file(struct calibration *c, const char *in, const char *out)
+static int calibrated_file(struct calibration *c, const char *in, const char *out)
 {
     struct rf_quantize_options options = c->options->quantize;
     struct rf_mapping mapping;
@@ -598,12 +602,12 @@ static int calibrate_layers(struct calibration *c, const char *in, const char *o
                measured_passes(c) * (uint64_t)measured_windows(c);
     int code = rf_saved_open(&c->saved, out, identity_of(c), c->error);
     if (code) return code;
-    embed(c);
+    embed_rows(c);
     code = choose_high(c);
     c->n_windows = c->options->n_windows;
-    embed(c);
+    embed_rows(c);
     for (int32_t i = 0; !code && i < n_layer; i++) code = do_layer(c, i);
-    if (!code) code = write_file(c, in, out);
+    if (!code) code = calibrated_file(c, in, out);
     if (code)
         rf_saved_close(&c->saved);
     else
@@ -619,7 +623,7 @@ int rf_calibrate(const char *in, const char *out, const struct rf_calibrate_opti
     int code = check_model(c.source, error);
     if (!code) code = check_out(in, out, error);
     if (!code) code = made_new(&c);
-    if (!code) code = rows_new(&c);
+    if (!code) code = hidden_rows_new(&c);
     if (!code) code = inputs_new(&c);
     if (!code) code = engine_new(&c);
     if (!code) code = calibrate_layers(&c, in, out);

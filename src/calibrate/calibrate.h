@@ -2,7 +2,7 @@
  *
  * Layer by layer: the inputs of its matrices are gathered while the text passes through it, its
  * matrices are rounded (quant/gptq.h), and the text passes through the rounded layer. So each layer
- * makes up for what the layers before have lost. Which matrices get more bits is measured before,
+ * makes up for the losses of the layers before. Which matrices get more bits is measured before,
  * on the first windows. In memory are the text's rows between two layers, one layer, and what
  * rounding it takes. */
 #ifndef RF_CALIBRATE_CALIBRATE_H
@@ -14,8 +14,8 @@
 enum { RF_CALIBRATE_WINDOW = 512 /* tokens that follow one another */ };
 
 struct rf_calibrate_options {
-    struct rf_quantize_options quantize; /* its `done` and `total` then count windows */
-    const struct rf_source *source;      /* of `in` */
+    struct rf_quantize_options quantize; /* `done` and `total` of its progress count windows */
+    const struct rf_source *source;      /* the source of `in` */
     struct rf_backend *backend;
     const int32_t *tokens; /* [n_windows][RF_CALIBRATE_WINDOW] */
     int32_t n_windows;

@@ -1,9 +1,11 @@
+/* Finds the factors that make the columns of ffn_down equally large. calibrate.c divides by them
+ * and multiplies the rows of ffn_up, so that the model computes the same. */
 #include "calibrate/even.h"
 
 #include <math.h>
 
 /* Columns of almost nothing need not have the size of others. */
-static float bound(double factor)
+static float bounded_factor(double factor)
 {
     const double most = 256;
     return (float)(factor > most ? most : factor > 1 / most ? factor : 1 / most);
@@ -27,8 +29,9 @@ int rf_even_columns(const struct rf_tensor *down, float *factors,
             n++;
         }
     for (size_t j = 0; j < k; j++)
-        factors[j] =
-            squares[j] > 0 ? bound(exp((log(squares[j]) - log_sum / (double)n) / 2)) : 1.0f;
+        factors[j] = squares[j] > 0
+                         ? bounded_factor(exp((log(squares[j]) - log_sum / (double)n) / 2))
+                         : 1.0f;
     rf_free(allocator, squares);
     return 0;
 }

@@ -1,3 +1,5 @@
+/* Sums up the inputs of a layer's matrices, in batches that BLAS squares at once, and finds the
+ * damping of their diagonal. calibrate.c fills one for each input of a layer. */
 #include "calibrate/inputs.h"
 
 #include <math.h>
@@ -5,7 +7,7 @@
 
 enum {
     BATCH = 512,             /* rows that are squared at a time */
-    MOST_VALUES = 150000000, /* of the rows that are taken */
+    MOST_VALUES = 150000000, /* values of all rows that are taken */
 };
 
 int rf_inputs_new(struct inputs *inputs, size_t k, size_t n_rows,
@@ -70,9 +72,9 @@ void rf_inputs_add(struct inputs *inputs, const struct rf_blas *blas, const floa
 }
 
 /* Few inputs say little about others, so the diagonal of H gets k / n of itself more, and a little
- * of its mean (docs/quantization.md). Rows count with their typical energy: in some layers the
- * first token's has a thousand times that, is always the same, and says nothing about others. With
- * an energy of 1 for each row, the mean of the diagonal is n / k. */
+ * of its mean (docs/design/quantization.md). Rows count with their typical energy: in some layers
+ * the first token's has a thousand times that, is always the same, and says nothing about others.
+ * With an energy of 1 for each row, the mean of the diagonal is n / k. */
 static void damp(struct inputs *inputs)
 {
     const double least = 0.01;

@@ -8,19 +8,19 @@
 #include "quant/blas.h"
 
 struct inputs {
-    size_t k, every; /* of every so many rows one is taken */
+    size_t k, every; /* one row of every so many is taken */
     float *batch;    /* [rows squared at a time][k] */
     size_t n_batch;
     float *hessian; /* [k + 1][k] */
-    /* Of the rows that are not zeros: their number, and the sums of their squares as if each had
+    /* Rows that are not zeros: their number, and the sums of their squares as if each had
      * the energy 1, [k], and of the energies' logarithms. */
     size_t n_energies;
     double *squares, log_energies;
     float *damping; /* [k] */
 };
 
-/* `n_rows`: of the text. Of wide rows only some are taken. rf_inputs_free must follow, even where
- * this fails. */
+/* `n_rows`: rows of the text, of which only some are taken if they are wide. rf_inputs_free must
+ * follow, even where this fails. */
 int rf_inputs_new(struct inputs *inputs, size_t k, size_t n_rows,
                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_inputs_free(struct inputs *inputs, const struct rf_allocator *allocator);

@@ -1,3 +1,6 @@
+/* The file of finished layers: a header with an identity, then layers in order. A file of
+ * another identity, or the rest behind a broken layer, is cut off. calibrate.c reads and
+ * appends. */
 #include "calibrate/saved.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 
 struct saved {
     struct rf_partial partial;
-    uint64_t at; /* where the next layer is, or goes */
+    uint64_t at; /* place of the next layer */
 };
 
 /* Opens "`out`.calibration". What it holds is given up if it was not made for `identity`, a hash of
@@ -19,7 +19,7 @@ int rf_saved_append(struct saved *saved, const void *layer, size_t bytes, struct
 void rf_saved_close(struct saved *saved);
 void rf_saved_drop(struct saved *saved);
 
-/* Where the first layer is in the file. */
+/* The place of the first layer in the file. */
 enum { SAVED_HEADER = 16 };
 
 /* FNV-1a, 64 bits. */

@@ -1,3 +1,5 @@
+/* Chooses matrices greedily by error per byte until the share of bytes is used up. calibrate.c
+ * calls it once, after measuring. */
 #include "calibrate/share.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Which matrices of a model get more than four bits. */
+/* Chooses the matrices of a model that get more than four bits. */
 #ifndef RF_CALIBRATE_SHARE_H
 #define RF_CALIBRATE_SHARE_H
 
@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 struct candidate {
-    double error;   /* of the layer's output where only this matrix has four bits; 0: none */
-    uint64_t bytes; /* that it adds with more bits */
+    double error;   /* the layer's output error where only this matrix has four bits; 0: none */
+    uint64_t bytes; /* bytes that more bits add */
 };
 
 /* Sets high[i], else clears it, for the candidates with the greatest errors for their bytes,

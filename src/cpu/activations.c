@@ -1,4 +1,6 @@
-/* What a view works with: memory for the time of its passes, and rows of operands. */
+/* Memory of a view for the time of its passes, and the rows of operands in it. The files of the
+ * operations and view.c take both from here. Rows by expert: an expert's rows are packed as one
+ * call of a kernel reads them. */
 #include <string.h>
 
 #include "cpu/cpu.h"
@@ -27,6 +29,32 @@ void rf_cpu_view_release(struct cpu_view *view)
     rf_free(allocator, view->partials);
     view->partials = NULL;
     view->n_partials = 0;
+}
+
+/* Some tiers pack BF16 rows in tiles of several: each expert's begin with a tile. */
+static size_t expert_tile_bytes(const struct cpu_view *view, enum rf_operand form, size_t width)
+{
+    return (view->kernels->packed_bytes[form](1, width) + 63) & ~(size_t)63;
+}
+
+static size_t expert_operand_before(const struct cpu_view *view, enum rf_operand form, size_t width,
+                                    size_t rows, size_t groups)
+{
+    size_t bytes = (view->kernels->packed_bytes[form](rows, width) + 63) & ~(size_t)63;
+    return bytes + groups * expert_tile_bytes(view, form, width);
+}
+
+size_t rf_cpu_expert_operand_bytes(const struct cpu_view *view, enum rf_operand form, size_t rows,
+                                   size_t width)
+{
+    size_t n = (size_t)view->params->n_expert;
+    return expert_operand_before(view, form, width, rows, rows < n ? rows : n);
+}
+
+size_t rf_cpu_expert_operand_at(const struct cpu_view *view, enum rf_operand form, size_t group,
+                                size_t width)
+{
+    return expert_operand_before(view, form, width, view->experts[group].first, group);
 }
 
 void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,

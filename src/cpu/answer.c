@@ -1,17 +1,16 @@
-/* From logits to answers: the likeliest tokens, or the probabilities of given ones.
- *
- * A row is taken in PARTS parts of the vocabulary, each by one worker, so that the result does not
- * depend on how many there are. */
+/* Turns logits into answers: the likeliest tokens, or the probabilities of given ones. A row is cut
+ * into PARTS parts of the vocabulary, and one worker takes each, so the result does not depend on
+ * the number of workers. view.c calls this after the head. */
 #include <math.h>
 
 #include "cpu/cpu.h"
 
 enum {
     PARTS = 8,
-    ENOUGH = 128 /* tokens of a part whose probabilities stand for those of the rest */
+    ENOUGH = 128 /* tokens of a part whose mean probability stands for the rest of it */
 };
 
-/* Logits that are further below the greatest add nothing to a sum in F32. */
+/* Logits further below the greatest add nothing to a sum in F32. */
 static const float FAR = 12.0f;
 
 struct cpu_answer_part {
@@ -29,7 +28,8 @@ int rf_cpu_answer_new(struct cpu_view *view, struct rf_error *error)
 
 /* Inserts a candidate among the best. Candidates come in the order of their ids, and equal ones
  * stay in it. */
-static int32_t insert(struct rf_candidate *top, int32_t n, int32_t most, struct rf_candidate found)
+static int32_t insert_candidate(struct rf_candidate *top, int32_t n, int32_t most,
+                                struct rf_candidate found)
 {
     int32_t at = n < most ? n : most - 1;
     if (n == most && !(found.logit > top[at].logit)) return n;
@@ -38,7 +38,7 @@ static int32_t insert(struct rf_candidate *top, int32_t n, int32_t most, struct 
     return n < most ? n + 1 : n;
 }
 
-/* A part of a row's logits: those of the tokens begin .. end that the mask has. */
+/* A part of a row's logits: the tokens begin .. end - 1 that the mask has. */
 struct logits {
     const float *row;
     const uint64_t *mask; /* NULL: all */
@@ -70,8 +70,8 @@ static void find_best(const struct cpu_view *view, const struct logits *logits, 
     part->n = 0;
     for (size_t i = logits->begin; (i = next_above(view, logits, i, threshold)) < logits->end;
          i++) {
-        part->n =
-            insert(part->top, part->n, most, (struct rf_candidate){(int32_t)i, logits->row[i]});
+        part->n = insert_candidate(part->top, part->n, most,
+                                   (struct rf_candidate){(int32_t)i, logits->row[i]});
         if (part->n == most) threshold = part->top[most - 1].logit;
     }
 }
@@ -90,7 +90,7 @@ static void sum_mass(const struct cpu_view *view, const struct logits *logits, f
     }
 }
 
-static float greatest(const struct cpu_answer_part *parts)
+static float row_maximum(const struct cpu_answer_part *parts)
 {
     float max = -INFINITY;
     for (int p = 0; p < PARTS; p++)
@@ -104,15 +104,15 @@ static void merge_parts(const struct cpu_answer_part *parts, int32_t most, struc
     best->n = 0;
     for (int p = 0; p < PARTS; p++) {
         for (int32_t i = 0; i < parts[p].n; i++)
-            best->n = insert(best->top, best->n, most, parts[p].top[i]);
+            best->n = insert_candidate(best->top, best->n, most, parts[p].top[i]);
         mass += parts[p].mass;
     }
     best->mass = (float)mass;
     if (best->n && !isfinite(best->top[0].logit)) best->n = 0;
 }
 
-/* Part p of the row that is the pass's wanted row `wanted`, and row i of the logits. */
-static struct logits part_of(const struct cpu_view *view, size_t wanted, size_t i, size_t p)
+/* Part p of row i of the logits, which is the pass's wanted row `wanted`. */
+static struct logits logits_part(const struct cpu_view *view, size_t wanted, size_t i, size_t p)
 {
     const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
     const uint64_t *const *masks = view->pass->masks;
@@ -120,19 +120,19 @@ static struct logits part_of(const struct cpu_view *view, size_t wanted, size_t 
                            logits->width * p / PARTS, logits->width * (p + 1) / PARTS};
 }
 
-static void choose(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
+static void choose_best(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
 {
     const struct rf_pass *pass = view->pass;
     struct cpu_items items = cpu_items(worker, n * PARTS, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
-        struct logits part = part_of(view, first + item / PARTS, item / PARTS, item % PARTS);
+        struct logits part = logits_part(view, first + item / PARTS, item / PARTS, item % PARTS);
         find_best(view, &part, pass->n_best, &view->parts[item]);
     }
 
     items = cpu_items(worker, n * PARTS, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
-        struct logits part = part_of(view, first + item / PARTS, item / PARTS, item % PARTS);
-        sum_mass(view, &part, greatest(&view->parts[item - item % PARTS]), &view->parts[item]);
+        struct logits part = logits_part(view, first + item / PARTS, item / PARTS, item % PARTS);
+        sum_mass(view, &part, row_maximum(&view->parts[item - item % PARTS]), &view->parts[item]);
     }
 
     if (worker->index > 0) return;
@@ -154,7 +154,7 @@ void rf_cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first
 {
     const struct rf_pass *pass = view->pass;
     if (!pass->logprobs) {
-        if (pass->n_best) choose(view, worker, first, n);
+        if (pass->n_best) choose_best(view, worker, first, n);
         return;
     }
     const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];

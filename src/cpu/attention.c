@@ -2,7 +2,7 @@
  * them, or RF_KV_SPAN groups where the cache quantises. Partial results are merged in the order of
  * the chunks. Chunks start at fixed positions, and which groups a row reads quantised depends on
  * its position alone (enum rf_kv_type), so a query's bits depend on nothing else. In a chunk its
- * quantised groups come first, then what lies in each block of 16 bits.
+ * quantised groups come first, then the positions that lie in blocks of 16 bits.
  *
  * With few rows the workers share heads and chunks, and merge afterwards. With many they share
  * heads and rows, and each merges its own. The arithmetic is the same.
@@ -25,21 +25,21 @@ _Static_assert(RF_WINDOW_STEP % RF_ATTENTION_CHUNK == 0 &&
 /* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */
 struct attention_scratch {
     const float **q;    /* [queries] */
-    int32_t *first;     /* [queries] from the chunk's start on */
-    int32_t *visible;   /* [queries] */
-    int32_t *groups;    /* [queries] of the chunk, which the query reads quantised */
-    int32_t *within[2]; /* [queries] first and visible of one call */
-    float *piece;       /* [queries][padded_dim + 2] of one call */
+    int32_t *first;     /* [queries] first position seen, counted from the chunk's start */
+    int32_t *visible;   /* [queries] end of the visible part, likewise */
+    int32_t *groups;    /* [queries] groups of the chunk that the query reads quantised */
+    int32_t *within[2]; /* [queries] first and visible, for one call */
+    float *piece;       /* [queries][padded_dim + 2] results of one call */
     float *partial;     /* [ROW_TILE * heads of a group][padded_dim + 2] */
-    float *merged;      /* likewise */
+    float *merged;      /* the same shape */
 };
 
-static size_t chunks_of(const struct cpu_view *view, size_t positions)
+static size_t view_chunks(const struct cpu_view *view, size_t positions)
 {
     return (positions + view->chunk - 1) / view->chunk;
 }
 
-/* Heads of queries that share one of keys. */
+/* Query heads that share one KV head. */
 static size_t group_size(const struct cpu_view *view)
 {
     return (size_t)(view->params->n_head / view->params->n_head_kv);
@@ -114,9 +114,9 @@ static void find_branches(const struct rf_rows *rows, int32_t *order, size_t *br
     }
 }
 
-/* Into how many parts the n rows of a sequence are cut where its heads and chunks are too few for
- * all workers. */
-static size_t parts_of(const struct cpu_view *view, size_t items, size_t n)
+/* Number of parts that the n rows of a sequence are cut into where its heads and chunks are too few
+ * for all workers. */
+static size_t parts_of_rows(const struct cpu_view *view, size_t items, size_t n)
 {
     size_t wanted = 2 * (size_t)rf_team_places(view->queue->team);
     size_t parts = items < wanted ? (wanted + items - 1) / items : 1;
@@ -133,12 +133,12 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
         struct cpu_group *group = &view->groups[g];
         size_t n = (size_t)group->rows->n, n_ctx = (size_t)group->cache->base.shape.n_ctx;
         if (longest < n_ctx) longest = n_ctx;
-        group->chunks = chunks_of(view, (size_t)group->rows->first_pos + n);
+        group->chunks = view_chunks(view, (size_t)group->rows->first_pos + n);
         group->first_item = items;
         group->partials = floats;
         group->parts = is_few ? 1 : (n + ROW_TILE - 1) / ROW_TILE;
         size_t whole = (size_t)params->n_head_kv * (is_few ? group->chunks : 1);
-        if (is_few && !group->rows->parents) group->parts = parts_of(view, whole, n);
+        if (is_few && !group->rows->parents) group->parts = parts_of_rows(view, whole, n);
         items += whole * group->parts;
         if (!is_few) continue;
         floats += n * n_head * group->chunks * result_floats(view);
@@ -153,7 +153,7 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
     size_t rows = view->has_trees ? RF_TREE_ROWS : RF_FEW_ROWS;
     view->n_partials = 0;
     rf_free(allocator, view->partials);
-    floats = rows * n_head * chunks_of(view, longest) * result_floats(view);
+    floats = rows * n_head * view_chunks(view, longest) * result_floats(view);
     view->partials = rf_malloc(allocator, floats, sizeof *view->partials, "attention", error);
     if (!view->partials) return RF_ERR_MEMORY;
     view->n_partials = floats;
@@ -183,8 +183,7 @@ static size_t first_seen(const struct rf_op *op, size_t position)
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* The first chunk that a row sees. What the kernel makes of chunks that it does not see is not
- * merged. */
+/* The first chunk that a row sees. Results over chunks that it does not see are not merged. */
 static size_t first_chunk(const struct cpu_view *view, const struct rf_op *op, size_t row)
 {
     return first_seen(op, (size_t)view->rows[row].position) / view->chunk;
@@ -200,29 +199,30 @@ static int reads_chunk(const struct cpu_view *view, const struct rf_op *op, size
 }
 
 /* x - from, within 0 .. most. */
-static int32_t part_of(size_t x, size_t from, size_t most)
+static int32_t clamp_part(size_t x, size_t from, size_t most)
 {
     size_t part = x > from ? x - from : 0;
     return (int32_t)(part < most ? part : most);
 }
 
 /* Groups of a chunk that a row reads quantised. */
-static int32_t groups_of(const struct cpu_view *view, size_t row, size_t chunk)
+static int32_t quantised_groups(const struct cpu_view *view, size_t row, size_t chunk)
 {
     if (!rf_kv_is_quantised(view->base.shape.kv)) return 0;
     size_t group = (size_t)view->rows[row].position / RF_KV_GROUP;
-    return part_of(group > 0 ? group - 1 : 0, chunk * RF_KV_SPAN, RF_KV_SPAN);
+    return clamp_part(group > 0 ? group - 1 : 0, chunk * RF_KV_SPAN, RF_KV_SPAN);
 }
 
 /* Makes row `row` of the pass the i-th of the lists for a KV head and a chunk. */
-static void ask(const struct cpu_view *view, struct attention_scratch *scratch, size_t i,
-                const struct attention *what, size_t row, size_t head, size_t chunk)
+static void list_row(const struct cpu_view *view, struct attention_scratch *scratch, size_t i,
+                     const struct attention *what, size_t row, size_t head, size_t chunk)
 {
     size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
     size_t seen = first_seen(what->op, (size_t)view->rows[row].position);
     size_t start = chunk * view->chunk, end = (size_t)view->rows[row].position + 1;
-    int32_t visible = part_of(end, start, view->chunk), first = part_of(seen, start, view->chunk);
-    int32_t groups = groups_of(view, row, chunk);
+    int32_t visible = clamp_part(end, start, view->chunk),
+            first = clamp_part(seen, start, view->chunk);
+    int32_t groups = quantised_groups(view, row, chunk);
     for (size_t h = 0; h < heads; h++) {
         scratch->q[i * heads + h] = buffer_row(what->q, row) + (head * heads + h) * dim;
         scratch->first[i * heads + h] = first;
@@ -246,7 +246,7 @@ static void merge_nothing(float *running, size_t padded)
 }
 
 /* Takes a later partial result into the running one. */
-static void merge(float *running, const float *later, size_t padded)
+static void merge_result(float *running, const float *later, size_t padded)
 {
     float *max = running + padded, *sum = running + padded + 1, later_max = later[padded];
     if (later_max == -INFINITY) return;
@@ -257,14 +257,14 @@ static void merge(float *running, const float *later, size_t padded)
     *max = top;
 }
 
-/* Queries of the lists that read the same groups quantised. */
+/* Adjacent queries of the lists that read the same groups quantised. */
 struct run {
     const struct attention_scratch *scratch;
     size_t begin, n;
-    float *out; /* of the first */
+    float *out; /* the first query's result */
 };
 
-/* In 16 bits over the positions [start, end) of the chunk, which lie in one block. */
+/* Attends in 16 bits to the positions [start, end) of the chunk, which lie in one block. */
 static void attend_block(const struct cpu_view *view, const struct place *at, const struct run *run,
                          size_t start, size_t end, float *out)
 {
@@ -272,8 +272,8 @@ static void attend_block(const struct cpu_view *view, const struct place *at, co
     size_t block = position / RF_KV_POSITIONS, within = position % RF_KV_POSITIONS;
     int32_t *first = run->scratch->within[0], *visible = run->scratch->within[1];
     for (size_t i = 0; i < run->n; i++) {
-        first[i] = part_of((size_t)run->scratch->first[run->begin + i], start, end - start);
-        visible[i] = part_of((size_t)run->scratch->visible[run->begin + i], start, end - start);
+        first[i] = clamp_part((size_t)run->scratch->first[run->begin + i], start, end - start);
+        visible[i] = clamp_part((size_t)run->scratch->visible[run->begin + i], start, end - start);
         if (first[i] >= visible[i]) first[i] = visible[i] = 0;
     }
     struct rf_attention_args args = {
@@ -294,11 +294,11 @@ static void attend_block(const struct cpu_view *view, const struct place *at, co
         view->kernels->attention_f16(&args);
 }
 
-/* Quantised over the groups from `first` on of the chunk's first n. */
-static void attend_groups(const struct cpu_view *view, const struct place *at,
-                          const struct run *run, size_t first, size_t n)
+/* Attends to the quantised groups [first, n) of the chunk. */
+static void attend_quantised(const struct cpu_view *view, const struct place *at,
+                             const struct run *run, size_t first, size_t n)
 {
-    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* and the one after them, which is read next */
+    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* the last: the one that is read next */
     size_t begin = at->chunk * RF_KV_SPAN + first, end = at->chunk * RF_KV_SPAN + n;
     size_t cached = end < at->cache->n_groups && at->cache->groups[end] ? end + 1 : end;
     for (size_t g = begin; g < cached; g++)
@@ -336,39 +336,39 @@ static void attend_run(const struct cpu_view *view, const struct place *at, cons
     for (size_t i = run->begin; i < run->begin + run->n; i++)
         if (end < (size_t)scratch->visible[i]) end = (size_t)scratch->visible[i];
     int has_result = first_group(scratch, run->begin) < groups;
-    if (has_result) attend_groups(view, at, run, first_group(scratch, run->begin), groups);
+    if (has_result) attend_quantised(view, at, run, first_group(scratch, run->begin), groups);
     for (size_t next; start < end; start = next) {
         next = (start / RF_KV_POSITIONS + 1) * RF_KV_POSITIONS;
         float *out = has_result ? scratch->piece : run->out;
         attend_block(view, at, run, start, next < end ? next : end, out);
         for (size_t i = 0; has_result && i < run->n; i++)
-            merge(run->out + i * floats, out + i * floats, padded);
+            merge_result(run->out + i * floats, out + i * floats, padded);
         has_result = 1;
     }
     for (size_t i = 0; !has_result && i < run->n; i++) merge_nothing(run->out + i * floats, padded);
 }
 
 /* Whether query i of the lists can be in one call with the one before it. */
-static int goes_on(const struct attention_scratch *scratch, size_t i)
+static int joins_run(const struct attention_scratch *scratch, size_t i)
 {
     return scratch->groups[i] == scratch->groups[i - 1] &&
            first_group(scratch, i) == first_group(scratch, i - 1);
 }
 
 /* Partial results of the first n rows of the lists over one chunk, to out. */
-static void partial(const struct cpu_view *view, const struct attention_scratch *scratch, size_t n,
-                    struct place at, float *out)
+static void attend_chunk(const struct cpu_view *view, const struct attention_scratch *scratch,
+                         size_t n, struct place at, float *out)
 {
     size_t n_q = n * group_size(view), floats = result_floats(view);
     for (size_t i = 0, end; i < n_q; i = end) {
-        for (end = i + 1; end < n_q && goes_on(scratch, end);) end++;
+        for (end = i + 1; end < n_q && joins_run(scratch, end);) end++;
         struct run run = {scratch, i, end - i, out + i * floats};
         attend_run(view, &at, &run);
     }
 }
 
-/* With nothing but the head's sink, if there is one: a score without a value. */
-static void merge_begin(float *running, size_t padded, const struct rf_op *op, size_t head)
+/* Begins a result with the head's sink, if there is one: a score without a value. */
+static void merge_sink(float *running, size_t padded, const struct rf_op *op, size_t head)
 {
     merge_nothing(running, padded);
     if (!op->weight[0]) return;
@@ -376,7 +376,7 @@ static void merge_begin(float *running, size_t padded, const struct rf_op *op, s
     running[padded + 1] = 1.0f;
 }
 
-static void finish(float *out, const float *running, size_t dim, size_t padded)
+static void finish_head(float *out, const float *running, size_t dim, size_t padded)
 {
     float scale = 1.0f / running[padded + 1];
     for (size_t j = 0; j < dim; j++) out[j] = running[j] * scale;
@@ -399,8 +399,8 @@ struct lent_chunk {
     int32_t at[RF_TREE_ROWS];
 };
 
-/* `place`: from the first position of the group's rows on. */
-static void lay(struct lent_chunk *lent, size_t place, int32_t row)
+/* Copies a row's entry to `place`, counted from the first position of the group's rows. */
+static void lay_entry(struct lent_chunk *lent, size_t place, int32_t row)
 {
     const struct cpu_group *group = lent->group;
     size_t pos = (size_t)group->rows->first_pos + place;
@@ -411,20 +411,21 @@ static void lay(struct lent_chunk *lent, size_t place, int32_t row)
 }
 
 /* Partial results of the rows [begin, end) in a group's order, for one KV head over one chunk. */
-static void partial_of_rows(const struct cpu_view *view, struct attention_scratch *scratch,
-                            const struct cpu_group *group, const struct attention *what,
-                            size_t head, size_t chunk, size_t begin, size_t end, float *out)
+static void attend_rows_of_group(const struct cpu_view *view, struct attention_scratch *scratch,
+                                 const struct cpu_group *group, const struct attention *what,
+                                 size_t head, size_t chunk, size_t begin, size_t end, float *out)
 {
     for (size_t i = begin; i < end; i++)
-        ask(view, scratch, i - begin, what, group->first + (size_t)group->order[i], head, chunk);
-    partial(view, scratch, end - begin, (struct place){group->cache, head, chunk, what->op},
-            out + begin * group_size(view) * result_floats(view));
+        list_row(view, scratch, i - begin, what, group->first + (size_t)group->order[i], head,
+                 chunk);
+    attend_chunk(view, scratch, end - begin, (struct place){group->cache, head, chunk, what->op},
+                 out + begin * group_size(view) * result_floats(view));
 }
 
-/* Those of all rows of a tree, branch by branch. */
-static void partial_of_branches(const struct cpu_view *view, struct attention_scratch *scratch,
-                                const struct cpu_group *group, const struct attention *what,
-                                size_t head, size_t chunk, float *out)
+/* Partial results of all rows of a tree, branch by branch. */
+static void attend_branches(const struct cpu_view *view, struct attention_scratch *scratch,
+                            const struct cpu_group *group, const struct attention *what,
+                            size_t head, size_t chunk, float *out)
 {
     const struct rf_rows *rows = group->rows;
     const struct cpu_row *of_pass = view->rows + group->first;
@@ -438,10 +439,10 @@ static void partial_of_branches(const struct cpu_view *view, struct attention_sc
     for (size_t begin = 0, b = 0, end; begin < n_rows; begin = end, b++) {
         end = is_written ? group->branch_end[b] : n_rows;
         for (int32_t row = group->order[end - 1]; is_written && row >= 0; row = rows->parents[row])
-            lay(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
-        partial_of_rows(view, scratch, group, what, head, chunk, begin, end, out);
+            lay_entry(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
+        attend_rows_of_group(view, scratch, group, what, head, chunk, begin, end, out);
     }
-    for (size_t i = 0; i < n_rows; i++) lay(&lent, i, (int32_t)i);
+    for (size_t i = 0; i < n_rows; i++) lay_entry(&lent, i, (int32_t)i);
 }
 
 /* One head of the i-th row in a group's order, from its partial results over all chunks. */
@@ -453,14 +454,14 @@ static void merge_chunks(const struct cpu_view *view, const struct rf_op *op,
     const float *of_head = view->partials + group->partials +
                            (h / heads * group->chunks * queries + i * heads + h % heads) * floats;
     size_t row = group->first + (size_t)group->order[i];
-    merge_begin(running, view->padded_dim, op, h);
+    merge_sink(running, view->padded_dim, op, h);
     for (size_t c = first_chunk(view, op, row); c < group->chunks; c++)
         if (reads_chunk(view, op, row, c))
-            merge(running, of_head + c * queries * floats, view->padded_dim);
+            merge_result(running, of_head + c * queries * floats, view->padded_dim);
 }
 
-static void few_rows(struct cpu_view *view, struct rf_worker *worker, const struct attention *what,
-                     struct cpu_buffer *out)
+static void attend_few_rows(struct cpu_view *view, struct rf_worker *worker,
+                            const struct attention *what, struct cpu_buffer *out)
 {
     struct attention_scratch *scratch = &view->scratch[worker->index];
     size_t n_head = (size_t)view->params->n_head, dim = (size_t)view->params->head_dim;
@@ -477,10 +478,10 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, const stru
         float *results =
             view->partials + group->partials + at * n * group_size(view) * result_floats(view);
         if (group->rows->parents)
-            partial_of_branches(view, scratch, group, what, head, chunk, results);
+            attend_branches(view, scratch, group, what, head, chunk, results);
         else
-            partial_of_rows(view, scratch, group, what, head, chunk, n * part / group->parts,
-                            n * (part + 1) / group->parts, results);
+            attend_rows_of_group(view, scratch, group, what, head, chunk, n * part / group->parts,
+                                 n * (part + 1) / group->parts, results);
     }
 
     /* Single heads, if a head is a whole number of the operand's parts. */
@@ -493,7 +494,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, const stru
         float *attended = attended_row(view, row);
         for (size_t h = first; h < first + heads; h++) {
             merge_chunks(view, what->op, group, i, h, scratch->merged);
-            finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
+            finish_head(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
         rf_cpu_pack(view, out, row, first * dim, heads * dim, attended + first * dim);
     }
@@ -508,27 +509,27 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
     size_t heads = group_size(view), dim = (size_t)view->params->head_dim;
     size_t floats = result_floats(view), left = (size_t)group->rows->n - tile * ROW_TILE;
     size_t first = group->first + tile * ROW_TILE, n = left < ROW_TILE ? left : ROW_TILE;
-    size_t chunks = chunks_of(view, (size_t)view->rows[first + n - 1].position + 1);
+    size_t chunks = view_chunks(view, (size_t)view->rows[first + n - 1].position + 1);
     for (size_t i = 0; i < n * heads; i++)
-        merge_begin(scratch->merged + i * floats, view->padded_dim, what->op,
-                    head * heads + i % heads);
+        merge_sink(scratch->merged + i * floats, view->padded_dim, what->op,
+                   head * heads + i % heads);
     for (size_t c = first_chunk(view, what->op, first); c < chunks; c++) {
         if (!reads_chunk(view, what->op, first, c)) continue;
-        for (size_t i = 0; i < n; i++) ask(view, scratch, i, what, first + i, head, c);
-        partial(view, scratch, n, (struct place){group->cache, head, c, what->op},
-                scratch->partial);
+        for (size_t i = 0; i < n; i++) list_row(view, scratch, i, what, first + i, head, c);
+        attend_chunk(view, scratch, n, (struct place){group->cache, head, c, what->op},
+                     scratch->partial);
         for (size_t i = 0; i < n * heads; i++)
             if (reads_chunk(view, what->op, first + i / heads, c))
-                merge(scratch->merged + i * floats, scratch->partial + i * floats,
-                      view->padded_dim);
+                merge_result(scratch->merged + i * floats, scratch->partial + i * floats,
+                             view->padded_dim);
     }
     for (size_t i = 0; i < n * heads; i++)
-        finish(attended_row(view, first + i / heads) + (head * heads + i % heads) * dim,
-               scratch->merged + i * floats, dim, view->padded_dim);
+        finish_head(attended_row(view, first + i / heads) + (head * heads + i % heads) * dim,
+                    scratch->merged + i * floats, dim, view->padded_dim);
 }
 
-static void many_rows(struct cpu_view *view, struct rf_worker *worker, const struct attention *what,
-                      struct cpu_buffer *out)
+static void attend_many_rows(struct cpu_view *view, struct rf_worker *worker,
+                             const struct attention *what, struct cpu_buffer *out)
 {
     struct cpu_items items = cpu_items(worker, view->n_items, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
@@ -548,7 +549,7 @@ void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, const str
     const struct attention what = {op, &view->buffers[op->in[0]]};
     struct cpu_buffer *out = &view->buffers[op->out[0]];
     if (has_few_rows(view))
-        few_rows(view, worker, &what, out);
+        attend_few_rows(view, worker, &what, out);
     else
-        many_rows(view, worker, &what, out);
+        attend_many_rows(view, worker, &what, out);
 }

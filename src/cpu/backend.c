@@ -1,16 +1,18 @@
+/* The backend on the processor's cores: its queues (teams of threads), the tables of its functions,
+ * and its kind. devices/backends.c lists the kind; the engine calls through the tables. */
 #include "cpu/calibrate.h"
 #include "cpu/cpu.h"
-#include "cpu/roofline.h"
+#include "cpu/read_speed.h"
 #include "cpu/tiers.h"
 #include "platform/cpu.h"
 #include "platform/plan.h"
 
-static void backend_free(struct rf_backend *backend)
+static void cpu_backend_free(struct rf_backend *backend)
 {
     rf_free(backend->allocator, backend);
 }
 
-static void queue_free(struct rf_queue *base)
+static void cpu_queue_free(struct rf_queue *base)
 {
     if (!base) return;
     struct cpu_queue *queue = (struct cpu_queue *)base;
@@ -20,9 +22,9 @@ static void queue_free(struct rf_queue *base)
     rf_free(base->backend->allocator, queue);
 }
 
-static int queue_new(struct rf_queue **queue, struct rf_backend *backend,
-                     const struct rf_queue_options *options, const struct rf_queue *like,
-                     struct rf_error *error)
+static int cpu_queue_new(struct rf_queue **queue, struct rf_backend *backend,
+                         const struct rf_queue_options *options, const struct rf_queue *like,
+                         struct rf_error *error)
 {
     *queue = NULL;
     struct cpu_queue *made = rf_calloc(backend->allocator, 1, sizeof *made, "threads", error);
@@ -31,7 +33,7 @@ static int queue_new(struct rf_queue **queue, struct rf_backend *backend,
     rf_lock_init(&made->turn);
     int code = rf_team_of(&made->team, options->cores, options->threads, backend->allocator, error);
     if (code) {
-        queue_free(&made->base);
+        cpu_queue_free(&made->base);
         return code;
     }
     if (like) made->measured = ((const struct cpu_queue *)like)->measured;
@@ -40,14 +42,14 @@ static int queue_new(struct rf_queue **queue, struct rf_backend *backend,
     return 0;
 }
 
-static void queue_info(const struct rf_queue *base, struct rf_queue_info *info)
+static void cpu_queue_info(const struct rf_queue *base, struct rf_queue_info *info)
 {
     const struct cpu_queue *queue = (const struct cpu_queue *)base;
     *info = (struct rf_queue_info){rf_team_size(queue->team), rf_team_places(queue->team)};
 }
 
-static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weights,
-                           struct rf_error *error)
+static int cpu_queue_calibrate(struct rf_queue *base, const struct rf_weights *weights,
+                               struct rf_error *error)
 {
     struct cpu_queue *queue = (struct cpu_queue *)base;
     rf_lock_take(&queue->turn);
@@ -60,14 +62,14 @@ static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weigh
 }
 
 /* A pass is done when it has been submitted. */
-static int sync(struct rf_view *view, struct rf_error *error)
+static int cpu_sync(struct rf_view *view, struct rf_error *error)
 {
     (void)view;
     (void)error;
     return 0;
 }
 
-static int logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
+static int cpu_logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
 {
     (void)error;
     const struct cpu_view *view = (const struct cpu_view *)base;
@@ -75,8 +77,8 @@ static int logits(struct rf_view *base, int32_t i, const float **row, struct rf_
     return 0;
 }
 
-static int tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
-               struct rf_error *error)
+static int cpu_tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
+                   struct rf_error *error)
 {
     (void)error;
     const struct cpu_view *view = (const struct cpu_view *)base;
@@ -84,18 +86,18 @@ static int tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
     return 0;
 }
 
-static int32_t view_threads(const struct rf_view *base, int32_t n_rows)
+static int32_t cpu_view_threads(const struct rf_view *base, int32_t n_rows)
 {
     const struct cpu_view *view = (const struct cpu_view *)base;
     return view->split->kinds[rf_work_of(n_rows)].active;
 }
 
 static const struct rf_backend_ops ops = {
-    .free = backend_free,
-    .queue_new = queue_new,
-    .queue_free = queue_free,
-    .queue_info = queue_info,
-    .queue_calibrate = queue_calibrate,
+    .free = cpu_backend_free,
+    .queue_new = cpu_queue_new,
+    .queue_free = cpu_queue_free,
+    .queue_info = cpu_queue_info,
+    .queue_calibrate = cpu_queue_calibrate,
     .weights_new = rf_cpu_weights_new,
     .weights_free = rf_cpu_weights_free,
     .cache_new = rf_cpu_cache_new,
@@ -112,10 +114,10 @@ static const struct rf_backend_ops ops = {
     .view_new = rf_cpu_view_new,
     .view_free = rf_cpu_view_free,
     .submit = rf_cpu_submit,
-    .sync = sync,
-    .logits = logits,
-    .tap = tap,
-    .view_threads = view_threads,
+    .sync = cpu_sync,
+    .logits = cpu_logits,
+    .tap = cpu_tap,
+    .view_threads = cpu_view_threads,
 };
 
 int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_allocator *allocator,
@@ -135,16 +137,16 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
     return 0;
 }
 
-static int tier_of(const struct rf_backend_options *options, struct rf_error *error)
+static int chosen_tier(const struct rf_backend_options *options, struct rf_error *error)
 {
     if (!options->tier) return rf_kernels_best_tier();
     return rf_cpu_find_tier(options->asker ? options->asker : "tier", options->tier, error);
 }
 
-static int describe(const struct rf_backend_options *options, struct rf_device_info *info,
-                    struct rf_error *error)
+static int cpu_describe(const struct rf_backend_options *options, struct rf_device_info *info,
+                        struct rf_error *error)
 {
-    int tier = tier_of(options, error);
+    int tier = chosen_tier(options, error);
     if (tier < 0) return tier;
     if (!info) return 0;
     *info = (struct rf_device_info){
@@ -155,10 +157,10 @@ static int describe(const struct rf_backend_options *options, struct rf_device_i
     return 0;
 }
 
-static int open_kind(struct rf_backend **backend, const struct rf_backend_options *options,
-                     const struct rf_allocator *allocator, struct rf_error *error)
+static int cpu_open(struct rf_backend **backend, const struct rf_backend_options *options,
+                    const struct rf_allocator *allocator, struct rf_error *error)
 {
-    int tier = tier_of(options, error);
+    int tier = chosen_tier(options, error);
     return tier < 0 ? tier : rf_cpu_backend_new(backend, tier, allocator, error);
 }
 
@@ -173,13 +175,13 @@ static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
     }
 }
 
-static int measure_cores(const struct rf_backend_options *options, struct rf_plan *plan,
-                         const struct rf_allocator *allocator, int32_t *n_measured,
-                         double *bytes_per_second, struct rf_error *error)
+static int cpu_measure_cores(const struct rf_backend_options *options, struct rf_plan *plan,
+                             const struct rf_allocator *allocator, int32_t *n_measured,
+                             double *bytes_per_second, struct rf_error *error)
 {
     struct rf_team *team = NULL;
     struct rf_split *split = NULL;
-    int tier = tier_of(options, error);
+    int tier = chosen_tier(options, error);
     int code = tier < 0 ? tier : rf_team_new(&team, plan, allocator, error);
     if (!code)
         code = rf_cpu_calibrate_machine(&split, tier, team, allocator, bytes_per_second, error);
@@ -188,15 +190,6 @@ static int measure_cores(const struct rf_backend_options *options, struct rf_pla
     rf_split_free(split);
     rf_team_free(team);
     return code;
-}
-
-static int roofline(const struct rf_backend_options *options,
-                    const struct rf_roofline_request *request,
-                    const struct rf_roofline_callbacks *callbacks,
-                    const struct rf_allocator *allocator, struct rf_error *error)
-{
-    int tier = request->tiers ? rf_kernels_best_tier() : tier_of(options, error);
-    return tier < 0 ? tier : rf_cpu_roofline(tier, request, callbacks, allocator, error);
 }
 
 static int measure_read(const struct rf_backend_options *options, int32_t threads,
@@ -209,12 +202,10 @@ static int measure_read(const struct rf_backend_options *options, int32_t thread
 
 const struct rf_backend_kind rf_cpu_backend_kind = {
     .name = "cpu",
-    .describe = describe,
-    .open = open_kind,
+    .describe = cpu_describe,
+    .open = cpu_open,
     .weight_bytes = rf_cpu_weight_bytes,
-    .weight_format = rf_cpu_weight_format,
     .kv_bytes = rf_cpu_kv_bytes,
     .measure_read = measure_read,
-    .measure_cores = measure_cores,
-    .roofline = roofline,
+    .measure_cores = cpu_measure_cores,
 };

@@ -13,7 +13,7 @@
 
 enum { SLAB = 8 /* groups */ };
 
-static size_t heads(const struct cpu_cache *cache)
+static size_t cache_heads(const struct cpu_cache *cache)
 {
     return (size_t)cache->base.shape.params->n_layer * (size_t)cache->base.shape.params->n_head_kv;
 }
@@ -23,7 +23,7 @@ static size_t head_dim(const struct cpu_cache *cache)
     return (size_t)cache->base.shape.params->head_dim;
 }
 
-static const struct rf_allocator *allocator_of(const struct cpu_cache *cache)
+static const struct rf_allocator *cache_allocator(const struct cpu_cache *cache)
 {
     return cache->base.backend->allocator;
 }
@@ -41,14 +41,15 @@ static int groups_new(struct cpu_cache *cache, struct rf_error *error)
                        RF_KV_MOST_DIM);
     cache->upper = rf_kv_upper_bytes(cache->padded_dim);
     cache->lower = cache->base.shape.kv == RF_KV_Q8 ? rf_kv_lower_bytes(cache->padded_dim) : 0;
-    cache->groups = rf_calloc(allocator_of(cache), cpu_chunks((size_t)cache->base.shape.n_ctx) * 2,
-                              sizeof *cache->groups, "KV cache", error);
+    cache->groups =
+        rf_calloc(cache_allocator(cache), cpu_chunks((size_t)cache->base.shape.n_ctx) * 2,
+                  sizeof *cache->groups, "KV cache", error);
     return cache->groups ? 0 : RF_ERR_MEMORY;
 }
 
-static size_t group_bytes(const struct cpu_cache *cache)
+static size_t cache_group_bytes(const struct cpu_cache *cache)
 {
-    return heads(cache) * (cache->upper + cache->lower);
+    return cache_heads(cache) * (cache->upper + cache->lower);
 }
 
 int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
@@ -82,7 +83,7 @@ static void release_slab(const struct rf_allocator *allocator, struct cpu_slab *
     rf_free(allocator, slab);
 }
 
-static void release(const struct rf_allocator *allocator, struct cpu_block *block)
+static void drop_block(const struct rf_allocator *allocator, struct cpu_block *block)
 {
     if (!block || atomic_fetch_sub(&block->holders, 1) > 1) return;
     if (block->slab)
@@ -94,7 +95,7 @@ static void release(const struct rf_allocator *allocator, struct cpu_block *bloc
 
 static void release_at(struct cpu_cache *cache, struct cpu_block **at)
 {
-    release(allocator_of(cache), *at);
+    drop_block(cache_allocator(cache), *at);
     *at = NULL;
 }
 
@@ -129,7 +130,7 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
     release_groups(cache);
 }
 
-/* Gives up what no row from position n on reads. */
+/* Gives up the blocks that no row from position n on reads. */
 static void give_up(struct cpu_cache *cache, size_t n)
 {
     for (size_t c = 0; (c + 1) * RF_KV_POSITIONS <= n; c++)
@@ -156,7 +157,7 @@ void rf_cpu_cache_free(struct rf_cache *base)
 {
     if (!base) return;
     struct cpu_cache *cache = (struct cpu_cache *)base;
-    const struct rf_allocator *allocator = allocator_of(cache);
+    const struct rf_allocator *allocator = cache_allocator(cache);
     cache->n_groups = 0;
     if (cache->blocks) release_from(cache, 0);
     release_groups(cache);
@@ -166,7 +167,7 @@ void rf_cpu_cache_free(struct rf_cache *base)
     rf_free(allocator, cache);
 }
 
-static void share(struct cpu_block **to, struct cpu_block *block)
+static void hold_block(struct cpu_block **to, struct cpu_block *block)
 {
     if (block) atomic_fetch_add(&block->holders, 1);
     *to = block;
@@ -179,10 +180,11 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     int code = rf_cpu_cache_new(copy, base->backend, &base->shape, error);
     if (code) return code;
     struct cpu_cache *made = (struct cpu_cache *)*copy;
-    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) share(&made->blocks[c], cache->blocks[c]);
+    for (size_t c = 0; c < cpu_chunks((size_t)n); c++)
+        hold_block(&made->blocks[c], cache->blocks[c]);
     made->n_groups = cache->n_groups;
     cut_groups(made, (size_t)n);
-    for (size_t g = 0; g < made->n_groups; g++) share(&made->groups[g], cache->groups[g]);
+    for (size_t g = 0; g < made->n_groups; g++) hold_block(&made->groups[g], cache->groups[g]);
     return 0;
 }
 
@@ -190,7 +192,7 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
  * aligned. Sizes are in bytes. */
 struct place {
     char *data;
-    size_t v, stride; /* from K to V; to the next head */
+    size_t v, stride; /* distance from K to V; to the next head */
 };
 
 static struct place in_block(const struct cpu_cache *cache, const struct cpu_block *block)
@@ -199,28 +201,29 @@ static struct place in_block(const struct cpu_cache *cache, const struct cpu_blo
                           cache->kv_elements * sizeof(uint16_t)};
 }
 
-/* Copies what the first `positions` of a block hold, for each layer and head. K is copied in whole
+/* Copies the first `positions` of a block, for each layer and head. K is copied in whole
  * groups of 16 positions. */
 static void copy_positions(const struct cpu_cache *cache, struct place to, struct place from,
                            size_t positions)
 {
     size_t k = rf_padded(positions) * head_dim(cache) * sizeof(uint16_t),
            v = positions * cache->padded_dim * sizeof(uint16_t);
-    for (size_t h = 0; h < heads(cache); h++, to.data += to.stride, from.data += from.stride) {
+    for (size_t h = 0; h < cache_heads(cache);
+         h++, to.data += to.stride, from.data += from.stride) {
         memcpy(to.data, from.data, k);
         memcpy(to.data + to.v, from.data + from.v, v);
     }
 }
 
-static struct cpu_block *block_new(const struct cpu_cache *cache, size_t bytes,
-                                   struct rf_error *error)
+static struct cpu_block *cache_block_new(const struct cpu_cache *cache, size_t bytes,
+                                         struct rf_error *error)
 {
-    const struct rf_allocator *allocator = allocator_of(cache);
+    const struct rf_allocator *allocator = cache_allocator(cache);
     struct cpu_block *block = rf_calloc(allocator, 1, sizeof *block, "KV cache", error);
     if (!block) return NULL;
     /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores of
      * positions that a query does not see. Of V they read only what was written. */
-    block->data = rf_malloc(allocator, heads(cache), bytes, "KV cache", error);
+    block->data = rf_malloc(allocator, cache_heads(cache), bytes, "KV cache", error);
     atomic_init(&block->holders, 1);
     if (block->data) return block;
     rf_free(allocator, block);
@@ -232,25 +235,26 @@ static int own_blocks(struct cpu_cache *cache, size_t first, size_t n, struct rf
     for (size_t c = first / RF_KV_POSITIONS; c < cpu_chunks(first + n); c++) {
         struct cpu_block *old = cache->blocks[c];
         if (old && atomic_load(&old->holders) == 1) continue;
-        struct cpu_block *block = block_new(cache, cache->kv_elements * sizeof(uint16_t), error);
+        struct cpu_block *block =
+            cache_block_new(cache, cache->kv_elements * sizeof(uint16_t), error);
         if (!block) return RF_ERR_MEMORY;
         size_t start = c * RF_KV_POSITIONS;
         assert(old || first <= start);
         if (old && first > start)
             copy_positions(cache, in_block(cache, block), in_block(cache, old), first - start);
         cache->blocks[c] = block;
-        release(allocator_of(cache), old);
+        drop_block(cache_allocator(cache), old);
     }
     return 0;
 }
 
 static struct cpu_slab *slab_new(const struct cpu_cache *cache, size_t n, struct rf_error *error)
 {
-    const struct rf_allocator *allocator = allocator_of(cache);
+    const struct rf_allocator *allocator = cache_allocator(cache);
     struct cpu_slab *slab = rf_calloc(allocator, 1, sizeof *slab, "KV cache", error);
     if (!slab) return NULL;
     slab->n = n;
-    slab->data = rf_malloc(allocator, n, group_bytes(cache), "KV cache", error);
+    slab->data = rf_malloc(allocator, n, cache_group_bytes(cache), "KV cache", error);
     atomic_init(&slab->holders, 1);
     if (slab->data) return slab;
     rf_free(allocator, slab);
@@ -260,7 +264,7 @@ static struct cpu_slab *slab_new(const struct cpu_cache *cache, size_t n, struct
 /* Group g in the cache's slab, or in a new one. */
 static struct cpu_block *group_new(struct cpu_cache *cache, size_t g, struct rf_error *error)
 {
-    const struct rf_allocator *allocator = allocator_of(cache);
+    const struct rf_allocator *allocator = cache_allocator(cache);
     if (!cache->slab || cache->slab->used == cache->slab->n) {
         size_t left = (size_t)cache->base.shape.n_ctx / RF_KV_GROUP - g;
         struct cpu_slab *slab = slab_new(cache, left < SLAB ? left : SLAB, error);
@@ -273,7 +277,7 @@ static struct cpu_block *group_new(struct cpu_cache *cache, size_t g, struct rf_
     atomic_init(&group->holders, 1);
     atomic_fetch_add(&cache->slab->holders, 1);
     group->slab = cache->slab;
-    group->data = cache->slab->data + cache->slab->used++ * group_bytes(cache);
+    group->data = cache->slab->data + cache->slab->used++ * cache_group_bytes(cache);
     return group;
 }
 
@@ -285,7 +289,7 @@ static int own_groups(struct cpu_cache *cache, size_t end, struct rf_error *erro
         if (old && atomic_load(&old->holders) == 1) continue;
         struct cpu_block *group = group_new(cache, g, error);
         if (!group) return RF_ERR_MEMORY;
-        release(allocator_of(cache), old);
+        drop_block(cache_allocator(cache), old);
         cache->groups[g] = group;
     }
     return 0;
@@ -310,7 +314,7 @@ struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t lay
 {
     const char *data = cache->groups[group]->data;
     size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
-    const char *lower = data + heads(cache) * cache->upper + index * cache->lower;
+    const char *lower = data + cache_heads(cache) * cache->upper + index * cache->lower;
     return rf_kv_group_at(data + index * cache->upper, as == RF_KV_Q8 ? lower : NULL,
                           cache->padded_dim);
 }
@@ -322,20 +326,21 @@ void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, 
     size_t chunk = group * RF_KV_GROUP / RF_KV_POSITIONS,
            place = group * RF_KV_GROUP % RF_KV_POSITIONS;
     rf_kv_quantize(data + index * cache->upper,
-                   cache->lower ? data + heads(cache) * cache->upper + index * cache->lower : NULL,
+                   cache->lower ? data + cache_heads(cache) * cache->upper + index * cache->lower
+                                : NULL,
                    k_cache(cache, chunk, layer, head) + place * head_dim(cache),
                    v_cache(cache, chunk, layer, head) + place * cache->padded_dim, head_dim(cache));
 }
 
 /* Where a position's key begins (its elements are RF_KV_BLOCK apart), and its value. */
-static uint16_t *key_at(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
+static uint16_t *key_place(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
 {
     size_t place = pos % RF_KV_POSITIONS, first = place / RF_KV_BLOCK * RF_KV_BLOCK;
     return k_cache(cache, pos / RF_KV_POSITIONS, layer, head) + first * head_dim(cache) +
            place % RF_KV_BLOCK;
 }
 
-static uint16_t *value_at(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
+static uint16_t *value_place(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
 {
     return v_cache(cache, pos / RF_KV_POSITIONS, layer, head) +
            pos % RF_KV_POSITIONS * cache->padded_dim;
@@ -354,13 +359,13 @@ void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, siz
                         const float *key, const float *value)
 {
     size_t dim = head_dim(cache);
-    uint16_t *to = key_at(cache, layer, head, pos), half[RF_KV_BLOCK];
+    uint16_t *to = key_place(cache, layer, head, pos), half[RF_KV_BLOCK];
     for (size_t j = 0; j < dim; j += RF_KV_BLOCK) {
         size_t n = dim - j < RF_KV_BLOCK ? dim - j : RF_KV_BLOCK;
         to_half(cache, half, key + j, n);
         for (size_t i = 0; i < n; i++) to[(j + i) * RF_KV_BLOCK] = half[i];
     }
-    to = value_at(cache, layer, head, pos);
+    to = value_place(cache, layer, head, pos);
     to_half(cache, to, value, dim);
     memset(to + dim, 0, (cache->padded_dim - dim) * sizeof *to);
 }
@@ -369,18 +374,18 @@ void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head,
                       uint16_t *entry)
 {
     size_t dim = head_dim(cache);
-    const uint16_t *key = key_at(cache, layer, head, pos);
+    const uint16_t *key = key_place(cache, layer, head, pos);
     for (size_t j = 0; j < dim; j++) entry[j] = key[j * RF_KV_BLOCK];
-    memcpy(entry + dim, value_at(cache, layer, head, pos), cache->padded_dim * sizeof *entry);
+    memcpy(entry + dim, value_place(cache, layer, head, pos), cache->padded_dim * sizeof *entry);
 }
 
 void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                       const uint16_t *entry)
 {
     size_t dim = head_dim(cache);
-    uint16_t *key = key_at(cache, layer, head, pos);
+    uint16_t *key = key_place(cache, layer, head, pos);
     for (size_t j = 0; j < dim; j++) key[j * RF_KV_BLOCK] = entry[j];
-    memcpy(value_at(cache, layer, head, pos), entry + dim, cache->padded_dim * sizeof *entry);
+    memcpy(value_place(cache, layer, head, pos), entry + dim, cache->padded_dim * sizeof *entry);
 }
 
 int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
@@ -391,8 +396,8 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
     int32_t moved = 0; /* the first that does */
     while (moved < n && path[moved] == moved) moved++;
     if (moved == n) return 0;
-    uint16_t *entry = rf_malloc(allocator_of(cache), rf_cpu_entry_elements(params), sizeof *entry,
-                                "KV cache", error);
+    uint16_t *entry = rf_malloc(cache_allocator(cache), rf_cpu_entry_elements(params),
+                                sizeof *entry, "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
         for (size_t head = 0; head < (size_t)params->n_head_kv; head++)
@@ -400,7 +405,7 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
                 rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
                 rf_cpu_cache_put(cache, layer, head, (size_t)(first_pos + i), entry);
             }
-    rf_free(allocator_of(cache), entry);
+    rf_free(cache_allocator(cache), entry);
     return 0;
 }
 
@@ -408,11 +413,11 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
 
 static size_t half_bytes(const struct cpu_cache *cache, size_t n)
 {
-    return heads(cache) * (rf_padded(n) * head_dim(cache) + n * cache->padded_dim) *
+    return cache_heads(cache) * (rf_padded(n) * head_dim(cache) + n * cache->padded_dim) *
            sizeof(uint16_t);
 }
 
-/* Of n positions in host memory: the groups, and the first block. */
+/* The parts of n positions in host memory: groups, then blocks from the first one on. */
 struct saved {
     size_t groups, first_block;
 };
@@ -427,7 +432,7 @@ uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     struct saved saved = saved_parts(cache, (size_t)n);
-    return saved.groups * group_bytes(cache) +
+    return saved.groups * cache_group_bytes(cache) +
            half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS);
 }
 
@@ -470,14 +475,15 @@ int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_err
     (void)error;
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     struct saved saved = saved_parts(cache, (size_t)n);
-    char *halves = (char *)out + saved.groups * group_bytes(cache);
+    char *halves = (char *)out + saved.groups * cache_group_bytes(cache);
     for (size_t g = 0; g < saved.groups; g++)
-        memcpy((char *)out + g * group_bytes(cache), cache->groups[g]->data, group_bytes(cache));
+        memcpy((char *)out + g * cache_group_bytes(cache), cache->groups[g]->data,
+               cache_group_bytes(cache));
     size_t left = (size_t)n - saved.first_block * RF_KV_POSITIONS;
     for (size_t c = 0, positions; c < cpu_chunks(left); c++) {
         struct place to = saved_chunk(cache, halves, left, c, &positions);
         copy_positions(cache, to, in_block(cache, cache->blocks[saved.first_block + c]), positions);
-        for (size_t h = 0; h < heads(cache); h++, to.data += to.stride)
+        for (size_t h = 0; h < cache_heads(cache); h++, to.data += to.stride)
             clear_beyond((uint16_t *)(void *)to.data, positions, head_dim(cache));
     }
     return 0;
@@ -487,15 +493,15 @@ int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct r
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
     struct saved saved = saved_parts(cache, (size_t)n);
-    const char *halves = (const char *)in + saved.groups * group_bytes(cache);
+    const char *halves = (const char *)in + saved.groups * cache_group_bytes(cache);
     size_t first = saved.first_block * RF_KV_POSITIONS, left = (size_t)n - first;
     cache->n_groups = 0;
     int code = own_blocks(cache, first, left, error);
     if (!code) code = own_groups(cache, saved.groups, error);
     if (code) return code;
     for (size_t g = 0; g < saved.groups; g++)
-        memcpy(cache->groups[g]->data, (const char *)in + g * group_bytes(cache),
-               group_bytes(cache));
+        memcpy(cache->groups[g]->data, (const char *)in + g * cache_group_bytes(cache),
+               cache_group_bytes(cache));
     cache->n_groups = saved.groups;
     for (size_t c = 0, positions; c < cpu_chunks(left); c++) {
         struct place from = saved_chunk(cache, halves, left, c, &positions);
@@ -514,10 +520,10 @@ uint64_t rf_cpu_cache_held(const struct rf_cache *base)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     size_t n_ctx = (size_t)base->shape.n_ctx,
-           block = heads(cache) * cache->kv_elements * sizeof(uint16_t);
+           block = cache_heads(cache) * cache->kv_elements * sizeof(uint16_t);
     uint64_t held = 0;
     for (size_t c = 0; c < cpu_chunks(n_ctx); c++) held += share_of(cache->blocks[c], block);
     for (size_t g = 0; cache->groups && g < n_ctx / RF_KV_GROUP; g++)
-        held += share_of(cache->groups[g], group_bytes(cache));
+        held += share_of(cache->groups[g], cache_group_bytes(cache));
     return held;
 }

@@ -1,5 +1,7 @@
-/* The structures that the files of the cores' backend share. Each begins with the base that
- * infer/backend.h gives it. */
+/* The structures and functions that the files of the cores' backend share. Each structure begins
+ * with the base that infer/backend.h gives it. The files form layers, and call only downwards:
+ * backend; view; operations, answer, attention, experts; linear, pool, cache, weights; activations.
+ */
 #ifndef RF_CPU_CPU_H
 #define RF_CPU_CPU_H
 
@@ -11,40 +13,27 @@
 
 _Static_assert((int)RF_KV_POSITIONS == (int)RF_ATTENTION_CHUNK,
                "a block of the cache is a chunk of attention");
-_Static_assert((int)RF_KV_RECENT == (int)RF_KV_GROUP, "what is quantised together");
+_Static_assert((int)RF_KV_RECENT == (int)RF_KV_GROUP, "the positions of a group");
 
 struct rf_weight {
-    int64_t rows, columns;
-    /* A matrix: rows of BF16, or panels; from one to the next `ld` elements, or bytes
-     * (rf_linear_args). */
-    enum rf_format format;
-    const void *data; /* NULL: no matrix */
-    size_t ld;
-    /* A matrix of this shape for each expert; NULL: no experts. In a pool those that have no place
-     * are NULL, and `data` is NULL. */
+    struct rf_weight_plan plan;
+    const void *data; /* a matrix: rows of BF16, or panels; NULL: no matrix, or it lies in a pool */
+    size_t ld;        /* a matrix's rf_linear_args.ldw: elements of a row, or bytes of a panel */
+    /* [plan.n_experts] matrices; NULL for an expert without a place in its pool. The array is NULL
+     * for every role but RF_WEIGHT_EXPERTS. */
     const void **experts;
-    struct rf_weight_request request; /* of experts in a pool: what they are packed from */
-    const float *f32;                 /* a vector [columns], or NULL */
-    const struct rf_tensor *table;    /* read from the file row by row, or NULL */
-    enum rf_weight_form table_form;
+    const float *f32; /* a vector [plan.rows][plan.columns], or NULL */
 };
 
 /* Bytes from a matrix's beginning to `row`, a multiple of a panel's rows. */
 static inline size_t weight_offset(const struct rf_weight *weight, size_t row)
 {
-    return weight->format == RF_FORMAT_BF16 ? row * weight->ld * sizeof(uint16_t)
-                                            : row / RF_PANEL_ROWS * weight->ld;
-}
-
-static inline const void *weight_at(const struct rf_weight *weight, size_t row)
-{
-    return (const char *)weight->data + weight_offset(weight, row);
+    return row / weight->plan.strip_rows * weight->plan.strip_bytes;
 }
 
 static inline size_t weight_row_bytes(const struct rf_weight *weight)
 {
-    return weight->format == RF_FORMAT_BF16 ? weight->ld * sizeof(uint16_t)
-                                            : weight->ld / RF_PANEL_ROWS;
+    return weight->plan.strip_bytes / weight->plan.strip_rows;
 }
 
 struct cpu_backend {
@@ -55,19 +44,19 @@ struct cpu_backend {
 struct cpu_queue {
     struct rf_queue base;
     struct rf_team *team;
-    struct rf_lock turn;             /* of the one who uses the team */
+    struct rf_lock turn;             /* held by the one who uses the team */
     struct rf_split *own;            /* measured by queue_calibrate, or NULL */
-    const struct rf_split *measured; /* that views begin with: `own`, or another queue's, or NULL */
+    const struct rf_split *measured; /* views begin with it: `own`, or another queue's, or NULL */
 };
 
 struct cpu_weights {
     struct rf_weights base;
-    struct rf_weight *tensors; /* of all requests */
+    struct rf_weight *tensors; /* [n_tensors], in the order of the plans */
     size_t n_tensors;
-    const void **experts;  /* of all tensors */
-    struct cpu_pool *pool; /* for the experts; NULL: all are in memory or in the file */
-    size_t blocks_bytes;   /* that a worker needs to pack one of its panels */
-    void *converted;       /* one block for all that is not used in place */
+    const void **experts;  /* matrices of all tensors' experts */
+    struct cpu_pool *pool; /* holds the experts; NULL: all are in memory or in the file */
+    size_t scratch_bytes;  /* memory that a worker needs to pack one of the pool's panels */
+    void *packed;          /* one block for all that is packed at load */
 };
 
 /* The items of a share (platform/team.h) one by one, and then a barrier. Their cost is not
@@ -106,7 +95,7 @@ static inline const struct rf_kernels *kernels_of(const struct rf_backend *backe
 struct cpu_block {
     atomic_int holders; /* caches */
     void *data;
-    struct cpu_slab *slab; /* that the data is part of, or NULL */
+    struct cpu_slab *slab; /* holds the data, or NULL */
 };
 
 /* Memory of several groups, so large that it lies in huge pages: every layer reads a few KiB of
@@ -122,10 +111,10 @@ struct cpu_cache {
     /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
     struct cpu_block **blocks;
     struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
-    size_t n_groups;           /* that hold what the blocks held */
-    struct cpu_slab *slab;     /* for the next groups, or NULL */
+    size_t n_groups;           /* groups that are quantised */
+    struct cpu_slab *slab;     /* takes the next groups, or NULL */
     size_t upper, lower;       /* bytes of one head's planes of a group */
-    size_t padded_dim;         /* of a head in V */
+    size_t padded_dim;         /* elements of a head in V */
     size_t k_elements;         /* K of one block, layer and head; V follows */
     size_t kv_elements;        /* K and V of one block, layer and head */
 };
@@ -164,9 +153,9 @@ uint64_t rf_cpu_cache_size(const struct rf_cache *cache, int32_t n);
 uint64_t rf_cpu_cache_held(const struct rf_cache *cache);
 int rf_cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int rf_cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
-/* Before a pass over the positions [first, first + n): makes their blocks the cache's own, with
- * what they hold of the positions before, and new groups [n_groups, *n_groups_after) for what its
- * last rows read quantised. The pass quantises them; then they count. */
+/* Before a pass over the positions [first, first + n): makes their blocks the cache's own, with the
+ * earlier positions that they hold, and new groups [n_groups, *n_groups_after) for the positions
+ * that its last rows read quantised. The pass quantises them; then they count. */
 int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
                          struct rf_error *error);
 /* Quantises one head's group. */
@@ -184,41 +173,40 @@ void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head,
 void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                       const uint16_t *entry);
 
-/* ---- view.c ---- */
+/* ---- views ---- */
 
 struct cpu_buffer {
-    float *data;                   /* of an F32 buffer */
-    void *forms[RF_OPERAND_COUNT]; /* of an operand: its rows as the kernels pack them, in each form
-                                      that is wanted */
-    size_t row_bytes;              /* of an F32 buffer */
+    float *data;                   /* rows in F32, or NULL */
+    void *forms[RF_OPERAND_COUNT]; /* an operand's rows as the kernels pack them, in each form that
+                                      some matrix takes */
+    size_t row_bytes;              /* distance of the rows of `data` */
     size_t width;
-    int by_expert; /* rows are those of the experts (experts.c) */
+    int by_expert; /* has a row for each expert of each row of the pass (experts.c) */
 };
 
 /* A row of the current pass. */
 struct cpu_row {
     int32_t token, position;
-    int32_t slot;  /* of its cache */
-    int32_t group; /* which of the pass */
+    int32_t slot;  /* slot of its cache */
+    int32_t group; /* its sequence's number in the pass */
 };
 
-/* The rows of one sequence in the pass at hand. Branch by branch: a branch ends with a row that
- * none follows, and has those rows of its path that no branch before it has. Rows without parents
- * are one branch. */
+/* The rows of one sequence in the pass at hand. A branch ends with a row that none follows, and has
+ * the rows of its path that no earlier branch has. Rows without parents are one branch. */
 struct cpu_group {
     const struct rf_rows *rows;
     struct cpu_cache *cache;
-    size_t first;             /* of its rows among those of the pass */
-    size_t chunks;            /* of positions that some row sees */
-    size_t n_groups;          /* that are quantised after the pass */
-    size_t parts;             /* that its rows are cut into */
-    size_t first_item;        /* of its heads and chunks among those of the pass (attention.c) */
-    size_t partials;          /* where its partial results begin, in floats */
+    size_t first;             /* number of its first row in the pass */
+    size_t chunks;            /* chunks of positions that some row sees */
+    size_t n_groups;          /* groups of its cache that are quantised after the pass */
+    size_t parts;             /* parts that its rows are cut into */
+    size_t first_item;        /* number of its first item of attention in the pass (attention.c) */
+    size_t partials;          /* its partial results begin at this float */
     const int32_t *order;     /* [rows->n] its rows, branch by branch */
-    const size_t *branch_end; /* of each branch, in `order` */
+    const size_t *branch_end; /* end of each branch in `order` */
 };
 
-/* The rows that chose an expert, one behind the other among the rows of buffers by expert. */
+/* An expert, and the rows that chose it, which lie one behind the other in buffers by expert. */
 struct cpu_expert {
     size_t number;
     size_t first, n; /* rows */
@@ -227,14 +215,14 @@ struct cpu_expert {
 /* A row's expert. */
 struct cpu_choice {
     int32_t expert;
-    float value; /* of the router; then the share */
-    size_t row;  /* of buffers by expert */
+    float value; /* the router's result; then the share */
+    size_t row;  /* row of buffers by expert */
 };
 
 /* A row of buffers by expert. */
 struct cpu_expert_row {
-    size_t row;   /* of the pass */
-    size_t group; /* its expert, of those that are chosen */
+    size_t row;   /* row of the pass */
+    size_t group; /* number of its expert among the chosen ones */
 };
 
 struct cpu_owned {
@@ -248,11 +236,11 @@ struct cpu_view {
     const struct rf_kernels *kernels;
     const struct rf_params *params;
     struct rf_split *split;
-    int is_ready;            /* the first pass has made what follows */
-    struct cpu_owned *owned; /* its memory */
+    int is_ready;            /* the first pass has made the memory below */
+    struct cpu_owned *owned; /* list of that memory */
     struct cpu_buffer buffers[RF_MAX_SLOTS];
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    enum rf_operand operand[RF_FORMAT_COUNT]; /* that linear[] takes */
+    enum rf_operand operand[RF_FORMAT_COUNT]; /* form that linear[] takes */
 
     float *worker_rows; /* [workers][worker_row_floats] */
     size_t worker_row_floats;
@@ -261,23 +249,23 @@ struct cpu_view {
     struct cpu_answer_part *parts; /* answer.c */
 
     /* attention.c */
-    size_t padded_dim; /* of a head in V and in attention's results */
+    size_t padded_dim; /* elements of a head in V and in attention's results */
     size_t chunk;      /* positions of one call of a kernel */
     float *partials;
     size_t n_partials; /* floats */
     float *attended;   /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
-    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the current layer, a tree's rows */
+    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS] entries of a tree's rows, of one layer */
 
-    /* experts.c, of the current layer */
+    /* experts.c, for the current layer */
     struct cpu_choice *choices;         /* [max_rows][n_expert_used], greatest share first */
-    struct cpu_expert *experts;         /* [n_experts] that are chosen, ascending */
+    struct cpu_expert *experts;         /* [n_experts] chosen ones, ascending */
     struct cpu_expert_row *expert_rows; /* [n_expert_rows] */
     size_t *expert_counts;              /* [n_expert] */
     size_t n_experts, n_expert_rows;
-    size_t *missing; /* [n_missing] experts that the pool has to pack */
+    size_t *missing; /* [n_missing] experts that are to be packed into the pool */
     size_t n_missing;
-    uint8_t *blocks; /* [workers][cpu_weights.blocks_bytes] */
+    char *scratch_of_pool; /* [workers][cpu_weights.scratch_bytes] */
 
     /* The pass at hand. */
     const struct rf_pass *pass;
@@ -301,20 +289,7 @@ static inline int has_parts(const struct cpu_buffer *operand)
     return !operand->forms[RF_OPERAND_BF16] && !operand->forms[RF_OPERAND_A16_SUPER];
 }
 
-/* activations.c: memory that lives until rf_cpu_view_release. */
-void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error);
-void rf_cpu_view_release(struct cpu_view *view);
-/* Writes the values [first, first + n) of row i of an operand: all of them, or a part if the
- * operand has parts. Both are then multiples of RF_BLOCK. */
-void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
-                 size_t n, const float *x);
-
-int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
-                    const struct rf_view_shape *shape, struct rf_error *error);
-void rf_cpu_view_free(struct rf_view *view);
-int rf_cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
-
-/* The rows that a buffer has in the pass. */
+/* Rows that a buffer has in the pass. */
 static inline size_t buffer_rows(const struct cpu_view *view, const struct cpu_buffer *buffer)
 {
     return buffer->by_expert ? view->n_expert_rows : view->n_rows;
@@ -326,6 +301,32 @@ static inline size_t rows_grain(size_t n_rows)
     return n_rows <= RF_FEW_ROWS ? 1 : 4;
 }
 
+int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
+                    const struct rf_view_shape *shape, struct rf_error *error);
+void rf_cpu_view_free(struct rf_view *view);
+int rf_cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
+
+/* ---- activations.c ---- */
+
+/* Memory that lives until rf_cpu_view_release. */
+void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error);
+void rf_cpu_view_release(struct cpu_view *view);
+/* Writes the values [first, first + n) of row i of an operand: all of them, or a part if the
+ * operand has parts. Both are then multiples of RF_BLOCK. */
+void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
+                 size_t n, const float *x);
+/* Bytes of the operand of all experts' rows in one form; the place of the first row of a group's
+ * expert in it. An expert's rows are packed as one call of a kernel reads them. */
+size_t rf_cpu_expert_operand_bytes(const struct cpu_view *view, enum rf_operand form, size_t rows,
+                                   size_t width);
+size_t rf_cpu_expert_operand_at(const struct cpu_view *view, enum rf_operand form, size_t group,
+                                size_t width);
+
+/* ---- operations ----
+ *
+ * All workers of a pass call each of these. `n`: rows of the operation's input. */
+
+/* linear.c */
 /* How `total` weight rows of at most row_bytes each are shared and computed. All rows of a prompt
  * are computed with one piece of weights after another; with few rows, weights are read in long
  * streams. Both sizes are multiples of a panel's rows. */
@@ -335,45 +336,54 @@ struct cpu_pieces {
 };
 struct cpu_pieces rf_cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
                                 size_t total, int workers, size_t n_rows);
+/* The weight rows of an operation's layers, each layer's padded to whole panels so that the next
+ * begins with one. */
+struct cpu_op_rows {
+    size_t total;
+    size_t row_bytes; /* the longest row's */
+    int any_bf16;
+};
+struct cpu_op_rows rf_cpu_op_rows(const struct rf_op *op);
+void rf_cpu_linear(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                   size_t n);
 
-/* ---- experts.c ---- */
+/* operations.c */
+void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+/* The first n rows, or picked[n]. */
+void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                 const int32_t *picked, size_t n);
+void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                 rf_gate_fn *kernel);
+void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_add(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_add_share(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op, size_t n);
 
-/* Memory for the choices, if the model has experts. */
+/* experts.c. rf_cpu_experts_new: memory for the choices, if the model has experts. */
 int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error);
-/* Bytes of the operand of all experts' rows in one form; where those of an expert begin. An
- * expert's rows are packed as one call of a kernel reads them. */
-size_t rf_cpu_expert_operand_bytes(const struct cpu_view *view, enum rf_operand form, size_t rows,
-                                   size_t width);
-size_t rf_cpu_expert_operand_at(const struct cpu_view *view, enum rf_operand form, size_t group,
-                                size_t width);
 void rf_cpu_choose_experts(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_expert_linear(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_sum_experts(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
-
-/* ---- the others ---- */
-
-/* weights.c */
-int rf_cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                       const struct rf_weight_request *requests, int32_t n_requests,
-                       rf_load_progress progress, void *user, struct rf_error *error);
-void rf_cpu_weights_free(struct rf_weights *weights);
-/* Packs a panel of an expert in a pool to its place. */
-void rf_cpu_pack_panel(const struct cpu_view *view, const struct rf_worker *worker,
-                       const struct rf_weight *weight, size_t expert, size_t panel);
-struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request);
-enum rf_format rf_cpu_weight_is_in(enum rf_dtype dtype, enum rf_weight_form form);
-const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
-
-/* answer.c: the answers to the wanted rows [first, first + n) from their logits, by all workers. */
-int rf_cpu_answer_new(struct cpu_view *view, struct rf_error *error);
-void rf_cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n);
 
 /* attention.c */
 int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error);
 /* Before a pass: finds its branches, and memory for its partial results. */
 int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
 void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
-/* Where rope_store puts the entry of a tree's row for attention. */
+/* The entry of a tree's row, which rope_store writes and attention reads. */
 uint16_t *rf_cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row);
+
+/* answer.c: makes the answers to the wanted rows [first, first + n) from their logits. */
+int rf_cpu_answer_new(struct cpu_view *view, struct rf_error *error);
+void rf_cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n);
+
+/* ---- weights.c ---- */
+
+int rf_cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
+                       const struct rf_weight_plan *plans, int32_t n_plans,
+                       rf_load_progress progress, void *user, struct rf_error *error);
+void rf_cpu_weights_free(struct rf_weights *weights);
+struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_plan *plan);
 
 #endif

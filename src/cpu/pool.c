@@ -1,10 +1,9 @@
+/* The places of a pool of experts. Invariant: a place that an expert has is the one that its
+ * matrices' `experts` entries point to, and no other entry points there. */
 #include "cpu/pool.h"
 
-enum { MATRICES = RF_OP_INPUTS }; /* of an expert: gate, up and down */
-
 struct cpu_place {
-    const struct rf_weight
-        *matrices[MATRICES]; /* of the layer whose expert is here; NULL: none is */
+    const struct rf_weight *layer[RF_OP_INPUTS]; /* the layer of the expert here; NULL: none */
     size_t expert;
     uint64_t used; /* number of the choice that used it last */
 };
@@ -42,17 +41,7 @@ void rf_cpu_pool_free(struct cpu_pool *pool)
     rf_free(pool->allocator, pool);
 }
 
-static struct cpu_pool *pool_of(const struct cpu_view *view)
-{
-    return ((const struct cpu_weights *)view->base.shape.weights)->pool;
-}
-
-static size_t panels_of(const struct rf_weight *weight)
-{
-    return rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
-}
-
-static struct cpu_place *oldest(const struct cpu_pool *pool)
+static struct cpu_place *oldest_place(const struct cpu_pool *pool)
 {
     struct cpu_place *found = pool->places;
     for (size_t i = 1; i < pool->n_places; i++)
@@ -61,55 +50,53 @@ static struct cpu_place *oldest(const struct cpu_pool *pool)
 }
 
 /* Puts the expert there in the place of another one. */
-static void give(const struct cpu_pool *pool, struct cpu_place *place,
-                 const struct rf_weight *const *matrices, size_t expert)
+static void give_place(const struct cpu_pool *pool, struct cpu_place *place, cpu_pool_layer layer,
+                       size_t expert)
 {
     const char *at = pool->memory + (size_t)(place - pool->places) * pool->place_bytes;
-    for (int m = 0; m < MATRICES; m++) {
-        if (place->matrices[m]) place->matrices[m]->experts[place->expert] = NULL;
-        place->matrices[m] = matrices[m];
-        matrices[m]->experts[expert] = at;
-        at += panels_of(matrices[m]) * matrices[m]->ld;
+    for (int m = 0; m < RF_OP_INPUTS; m++) {
+        if (place->layer[m]) place->layer[m]->experts[place->expert] = NULL;
+        place->layer[m] = layer[m];
+        layer[m]->experts[expert] = at;
+        at += layer[m]->plan.matrix_bytes;
     }
     place->expert = expert;
     place->used = pool->choices;
 }
 
-void rf_cpu_pool_take(struct cpu_view *view, const struct rf_op *op)
+void rf_cpu_pool_take(struct cpu_pool *pool, cpu_pool_layer layer, const struct cpu_expert *chosen,
+                      size_t n_chosen, size_t *missing, size_t *n_missing)
 {
-    struct cpu_pool *pool = pool_of(view);
-    if (!pool) return;
     rf_lock_take(&pool->lock);
     pool->choices++;
-    for (size_t g = 0; g < view->n_experts; g++) {
-        const char *at = op->weight[0]->experts[view->experts[g].number];
+    for (size_t g = 0; g < n_chosen; g++) {
+        const char *at = layer[0]->experts[chosen[g].number];
         if (at) pool->places[(size_t)(at - pool->memory) / pool->place_bytes].used = pool->choices;
     }
-    view->n_missing = 0;
-    for (size_t g = 0; g < view->n_experts; g++) {
-        size_t expert = view->experts[g].number;
-        if (op->weight[0]->experts[expert]) continue;
-        give(pool, oldest(pool), op->weight, expert);
-        view->missing[view->n_missing++] = expert;
+    *n_missing = 0;
+    for (size_t g = 0; g < n_chosen; g++) {
+        size_t expert = chosen[g].number;
+        if (layer[0]->experts[expert]) continue;
+        give_place(pool, oldest_place(pool), layer, expert);
+        missing[(*n_missing)++] = expert;
     }
 }
 
-void rf_cpu_pool_fill(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+void rf_cpu_pool_fill(cpu_pool_layer layer, const size_t *missing, size_t n_missing,
+                      struct rf_worker *worker, rf_cpu_pack_fn *pack, const void *user)
 {
-    if (!pool_of(view) || !view->n_missing) return;
     size_t panels = 0;
-    for (int m = 0; m < MATRICES; m++) panels += panels_of(op->weight[m]);
-    struct cpu_items items = cpu_items(worker, view->n_missing * panels, 4);
+    for (int m = 0; m < RF_OP_INPUTS; m++) panels += layer[m]->plan.strips;
+    struct cpu_items items = cpu_items(worker, n_missing * panels, 4);
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t panel = item % panels;
         int m = 0;
-        while (panel >= panels_of(op->weight[m])) panel -= panels_of(op->weight[m++]);
-        rf_cpu_pack_panel(view, worker, op->weight[m], view->missing[item / panels], panel);
+        while (panel >= layer[m]->plan.strips) panel -= layer[m++]->plan.strips;
+        pack(user, worker, layer[m], missing[item / panels], panel);
     }
 }
 
-void rf_cpu_pool_release(struct cpu_view *view)
+void rf_cpu_pool_release(struct cpu_pool *pool)
 {
-    struct cpu_pool *pool = pool_of(view);
     if (pool) rf_lock_release(&pool->lock);
 }

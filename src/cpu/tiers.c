@@ -1,3 +1,5 @@
+/* Makes each tier's table of kernels when it is first asked for. Invariant: a table never changes
+ * once it is ready. backend.c, tests and benches take tables from here. */
 #include "cpu/tiers.h"
 
 #include <stdatomic.h>
@@ -18,10 +20,10 @@ struct tier {
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* With 256 bits, more rows are worth decoding many blocks at a time (docs/kernels.md). */
+/* More rows are worth decoding many blocks at a time with 256 bits (docs/design/kernels.md). */
 enum { MOST_ROWS_256 = 16 };
 
-/* What is generated for a tier, and for how many rows at most. On AMX these are as many as are too
+/* Kernels that are generated for a tier, and the most rows that they get: on AMX as many as are too
  * few for tiles. */
 static const struct plan {
     enum rf_panels_form form;
@@ -34,7 +36,7 @@ static const struct plan {
     [RF_TIER_AMX] = {RF_PANELS_AVX512, RF_AMX_LEAST_A8 - 1},
 };
 
-static void linear(enum rf_tier tier, enum rf_format format, const struct rf_linear_args *args)
+static void tier_linear(enum rf_tier tier, enum rf_format format, const struct rf_linear_args *args)
 {
     if (args->n <= plans[tier].most_rows)
         rf_panels_linear(&tiers[tier].generated, format, args);
@@ -42,7 +44,7 @@ static void linear(enum rf_tier tier, enum rf_format format, const struct rf_lin
         tiers[tier].compiled->linear[format](args);
 }
 
-/* The formats that are generated for each tier. */
+/* Formats with a generated kernel, for each tier. */
 #define EACH_BUT_Q8_0(X, tier) \
     X(tier, MXFP4)             \
     X(tier, Q4_0)              \
@@ -63,7 +65,7 @@ static void linear(enum rf_tier tier, enum rf_format format, const struct rf_lin
 #define LINEAR(tier, format)                                                \
     static void linear_##tier##_##format(const struct rf_linear_args *args) \
     {                                                                       \
-        linear(RF_TIER_##tier, RF_FORMAT_##format, args);                   \
+        tier_linear(RF_TIER_##tier, RF_FORMAT_##format, args);              \
     }
 EACH_GENERATED(LINEAR)
 
@@ -71,7 +73,7 @@ static rf_linear_fn *const linears[RF_TIER_COUNT][RF_FORMAT_COUNT] = {
 #define ENTRY(tier, format) [RF_TIER_##tier][RF_FORMAT_##format] = linear_##tier##_##format,
     EACH_GENERATED(ENTRY)};
 
-static int make(struct tier *tier, int number)
+static int make_tier(struct tier *tier, int number)
 {
     tier->compiled = rf_kernels(number);
     if (!tier->compiled) return 0;
@@ -92,33 +94,33 @@ static int make(struct tier *tier, int number)
 }
 
 /* Made once; threads that come at the same time wait for the first. */
-static struct tier *made(int number)
+static struct tier *tier_made(int number)
 {
     if (number < 0 || number >= RF_TIER_COUNT) return NULL;
     struct tier *tier = &tiers[number];
     int expected = 0, now;
     if (atomic_compare_exchange_strong(&tier->state, &expected, 1))
-        atomic_store_explicit(&tier->state, make(tier, number) ? 2 : 3, memory_order_release);
+        atomic_store_explicit(&tier->state, make_tier(tier, number) ? 2 : 3, memory_order_release);
     while ((now = atomic_load_explicit(&tier->state, memory_order_acquire)) == 1) continue;
     return now == 2 ? tier : NULL;
 }
 
 const struct rf_kernels *rf_cpu_kernels(int tier)
 {
-    const struct tier *found = made(tier);
+    const struct tier *found = tier_made(tier);
     return found ? &found->kernels : NULL;
 }
 
 size_t rf_cpu_generated_rows(int tier, enum rf_format format)
 {
-    const struct tier *found = made(tier);
+    const struct tier *found = tier_made(tier);
     if (!found || found->kernels.linear[format] == found->compiled->linear[format]) return 0;
     return plans[tier].most_rows;
 }
 
 const char *rf_cpu_kernels_note(int tier)
 {
-    const struct tier *found = made(tier);
+    const struct tier *found = tier_made(tier);
     return found ? found->note : "";
 }
 

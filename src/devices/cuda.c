@@ -2,7 +2,6 @@
  * the library runs where there is no driver, and none of CUDA is in it. */
 #include <assert.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "devices/cuda_module.h"
 #include "devices/devices.h"
@@ -10,14 +9,13 @@
 
 static _Atomic(const struct rf_backend_kind *) module;
 
-static int load(struct rf_error *error)
+static int load_module(struct rf_error *error)
 {
     static const char *const symbol = RF_CUDA_ENTRY;
-    const char *path = getenv("RIFFLE_CUDA_MODULE");
+    const char *path = rf_cuda_module_path();
     struct rf_error why;
     rf_any_fn *entry;
     if (atomic_load(&module)) return 0;
-    if (!path || !*path) path = RF_CUDA_MODULE;
     if (rf_library_load(path, &symbol, &entry, 1, &why))
         return rf_fail(error, RF_ERR_UNSUPPORTED, "no CUDA backend: %s", why.text);
     const struct rf_backend_kind *found = ((rf_cuda_kind_fn *)entry)(rf_cuda_fingerprint());
@@ -27,82 +25,66 @@ static int load(struct rf_error *error)
     return 0;
 }
 
-/* Of a module that `describe` or `open` has loaded. */
-static const struct rf_backend_kind *loaded(void)
+/* The kind of the module; cuda_describe or cuda_open has loaded it. */
+static const struct rf_backend_kind *loaded_kind(void)
 {
     const struct rf_backend_kind *found = atomic_load(&module);
     assert(found);
     return found;
 }
 
-static int describe(const struct rf_backend_options *options, struct rf_device_info *info,
-                    struct rf_error *error)
+static int cuda_describe(const struct rf_backend_options *options, struct rf_device_info *info,
+                         struct rf_error *error)
 {
-    int code = load(error);
-    return code ? code : loaded()->describe(options, info, error);
+    int code = load_module(error);
+    return code ? code : loaded_kind()->describe(options, info, error);
 }
 
-static int open_kind(struct rf_backend **backend, const struct rf_backend_options *options,
+static int cuda_open(struct rf_backend **backend, const struct rf_backend_options *options,
                      const struct rf_allocator *allocator, struct rf_error *error)
 {
-    int code = load(error);
+    int code = load_module(error);
     *backend = NULL;
-    return code ? code : loaded()->open(backend, options, allocator, error);
+    return code ? code : loaded_kind()->open(backend, options, allocator, error);
 }
 
-static struct rf_weight_bytes weight_bytes(const struct rf_weight_request *request)
+static struct rf_weight_bytes cuda_weight_bytes(const struct rf_weight_plan *plan)
 {
-    return loaded()->weight_bytes(request);
+    return loaded_kind()->weight_bytes(plan);
 }
 
-static const char *weight_format(enum rf_dtype dtype, enum rf_weight_form form)
+static uint64_t cuda_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
-    return loaded()->weight_format(dtype, form);
+    return loaded_kind()->kv_bytes(params, kv, n_ctx);
 }
 
-static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
+static int cuda_free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
+                           struct rf_error *error)
 {
-    return loaded()->kv_bytes(params, kv, n_ctx);
+    int code = load_module(error);
+    return code ? code : loaded_kind()->free_bytes(options, bytes, error);
 }
 
-static int free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
-                      struct rf_error *error)
+static uint64_t cuda_view_bytes(const struct rf_view_shape *shape)
 {
-    int code = load(error);
-    return code ? code : loaded()->free_bytes(options, bytes, error);
+    return loaded_kind()->view_bytes(shape);
 }
 
-static uint64_t view_bytes(const struct rf_view_shape *shape)
+static int cuda_measure_read(const struct rf_backend_options *options, int32_t threads,
+                             const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                             struct rf_error *error)
 {
-    return loaded()->view_bytes(shape);
-}
-
-static int measure_read(const struct rf_backend_options *options, int32_t threads,
-                        const struct rf_allocator *allocator, struct rf_read_speed *speed,
-                        struct rf_error *error)
-{
-    int code = load(error);
-    return code ? code : loaded()->measure_read(options, threads, allocator, speed, error);
-}
-
-static int roofline(const struct rf_backend_options *options,
-                    const struct rf_roofline_request *request,
-                    const struct rf_roofline_callbacks *callbacks,
-                    const struct rf_allocator *allocator, struct rf_error *error)
-{
-    int code = load(error);
-    return code ? code : loaded()->roofline(options, request, callbacks, allocator, error);
+    int code = load_module(error);
+    return code ? code : loaded_kind()->measure_read(options, threads, allocator, speed, error);
 }
 
 const struct rf_backend_kind rf_cuda_backend_kind = {
     .name = "cuda",
-    .describe = describe,
-    .open = open_kind,
-    .weight_bytes = weight_bytes,
-    .weight_format = weight_format,
-    .kv_bytes = kv_bytes,
-    .free_bytes = free_bytes,
-    .view_bytes = view_bytes,
-    .measure_read = measure_read,
-    .roofline = roofline,
+    .describe = cuda_describe,
+    .open = cuda_open,
+    .weight_bytes = cuda_weight_bytes,
+    .kv_bytes = cuda_kv_bytes,
+    .free_bytes = cuda_free_bytes,
+    .view_bytes = cuda_view_bytes,
+    .measure_read = cuda_measure_read,
 };

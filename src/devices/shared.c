@@ -1,3 +1,6 @@
+/* A backend over two others: queues, weights and views are pairs, and a pass runs the first
+ * part's program, hands its last rows over, and runs the second part's. The engine sees one
+ * backend. The API makes it for models that are split between two devices. */
 #include "devices/shared_parts.h"
 
 #include <assert.h>
@@ -9,14 +12,14 @@ struct shared_view {
     struct rf_view base;
     struct rf_params params[SHARED_PARTS];
     struct rf_program program[SHARED_PARTS];
-    struct rf_op *ops; /* of both */
+    struct rf_op *ops; /* operations of both programs */
     struct rf_view *part[SHARED_PARTS];
     int32_t cut;             /* the second part's first layer */
     int32_t result;          /* the first part's tap with the result of its last layer */
     struct rf_rows *groups;  /* [SHARED_PARTS][max_rows], made by the first pass */
     float *x;                /* [max_rows][n_embd], likewise */
-    double began;            /* of the second part's pass */
-    int is_pending, has_one; /* such a pass was submitted; it has one row */
+    double began;            /* start of the second part's pass */
+    int is_pending, has_one; /* a pass of the second part was submitted; it has one row */
     struct rf_shared_times times;
 };
 
@@ -24,7 +27,7 @@ static const struct rf_backend_ops ops;
 
 /* ---- the backend and its queues ---- */
 
-static void backend_free(struct rf_backend *base)
+static void shared_backend_free(struct rf_backend *base)
 {
     struct shared_backend *backend = shared_backend_of(base);
     for (int p = 0; p < SHARED_PARTS; p++) backend->part[p]->ops->free(backend->part[p]);
@@ -47,7 +50,7 @@ int rf_shared_backend_new(struct rf_backend **backend, struct rf_backend *first,
     return 0;
 }
 
-static void queue_free(struct rf_queue *base)
+static void shared_queue_free(struct rf_queue *base)
 {
     if (!base) return;
     struct shared_queue *queue = (struct shared_queue *)base;
@@ -56,9 +59,9 @@ static void queue_free(struct rf_queue *base)
     rf_free(base->backend->allocator, queue);
 }
 
-static int queue_new(struct rf_queue **queue, struct rf_backend *base,
-                     const struct rf_queue_options *options, const struct rf_queue *like,
-                     struct rf_error *error)
+static int shared_queue_new(struct rf_queue **queue, struct rf_backend *base,
+                            const struct rf_queue_options *options, const struct rf_queue *like,
+                            struct rf_error *error)
 {
     int code = 0;
     *queue = NULL;
@@ -70,21 +73,21 @@ static int queue_new(struct rf_queue **queue, struct rf_backend *base,
             &made->part[p], shared_backend_of(base)->part[p], options,
             like ? ((const struct shared_queue *)like)->part[p] : NULL, error);
     if (code)
-        queue_free(&made->base);
+        shared_queue_free(&made->base);
     else
         *queue = &made->base;
     return code;
 }
 
 /* The first device's: the other has no cores to choose. */
-static void queue_info(const struct rf_queue *base, struct rf_queue_info *info)
+static void shared_queue_info(const struct rf_queue *base, struct rf_queue_info *info)
 {
     const struct shared_queue *queue = (const struct shared_queue *)base;
     shared_ops_of(base->backend, SHARED_FIRST)->queue_info(queue->part[SHARED_FIRST], info);
 }
 
-static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weights,
-                           struct rf_error *error)
+static int shared_queue_calibrate(struct rf_queue *base, const struct rf_weights *weights,
+                                  struct rf_error *error)
 {
     const struct shared_queue *queue = (const struct shared_queue *)base;
     int code = 0;
@@ -98,7 +101,7 @@ static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weigh
 
 /* ---- weights ---- */
 
-static void weights_free(struct rf_weights *base)
+static void shared_weights_free(struct rf_weights *base)
 {
     if (!base) return;
     struct shared_weights *weights = (struct shared_weights *)base;
@@ -114,65 +117,64 @@ struct progress {
     uint64_t before, total;
 };
 
-static int report(void *user, uint64_t done, uint64_t total)
+static int report_part(void *user, uint64_t done, uint64_t total)
 {
     const struct progress *progress = user;
     (void)total;
     return progress->call(progress->user, progress->before + done, progress->total);
 }
 
-/* Puts the requests of one part in front of those of the other; the number of the first ones. */
-static int32_t sort_requests(struct rf_weight_request *sorted,
-                             const struct rf_weight_request *requests, int32_t n, int32_t cut)
+/* Puts the first part's plans in front of the second's; returns the number of the first part's. */
+static int32_t sort_plans(struct rf_weight_plan *sorted, const struct rf_weight_plan *plans,
+                          int32_t n, int32_t cut)
 {
     int32_t count = 0, n_first;
     for (int32_t i = 0; i < n; i++)
-        if (!rf_is_shared_second(&requests[i], cut)) sorted[count++] = requests[i];
+        if (!rf_is_shared_second(&plans[i], cut)) sorted[count++] = plans[i];
     n_first = count;
     for (int32_t i = 0; i < n; i++)
-        if (rf_is_shared_second(&requests[i], cut)) sorted[count++] = requests[i];
+        if (rf_is_shared_second(&plans[i], cut)) sorted[count++] = plans[i];
     return n_first;
 }
 
-static uint64_t tensor_bytes(const struct rf_weight_request *requests, int32_t n)
+static uint64_t tensor_bytes(const struct rf_weight_plan *plans, int32_t n)
 {
     uint64_t bytes = 0;
-    for (int32_t i = 0; i < n; i++) bytes += requests[i].tensor->bytes;
+    for (int32_t i = 0; i < n; i++) bytes += plans[i].tensor->bytes;
     return bytes;
 }
 
-static int weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                       const struct rf_weight_request *requests, int32_t n_requests,
-                       rf_load_progress progress, void *user, struct rf_error *error)
+static int shared_weights_new(struct rf_weights **weights, struct rf_queue *queue,
+                              const struct rf_weight_plan *plans, int32_t n_plans,
+                              rf_load_progress progress, void *user, struct rf_error *error)
 {
     struct rf_backend *backend = queue->backend;
     struct progress both = {.call = progress, .user = user};
     int32_t n_layer = 0;
     *weights = NULL;
     struct shared_weights *made = rf_calloc(backend->allocator, 1, sizeof *made, "weights", error);
-    struct rf_weight_request *sorted =
-        rf_malloc(backend->allocator, (size_t)n_requests, sizeof *sorted, "weights", error);
+    struct rf_weight_plan *sorted =
+        rf_malloc(backend->allocator, (size_t)n_plans, sizeof *sorted, "weights", error);
     int code = made && sorted ? 0 : RF_ERR_MEMORY;
     if (made) made->base.backend = backend;
-    for (int32_t i = 0; i < n_requests; i++)
-        if (n_layer <= requests[i].layer) n_layer = requests[i].layer + 1;
+    for (int32_t i = 0; i < n_plans; i++)
+        if (n_layer <= plans[i].layer) n_layer = plans[i].layer + 1;
     int32_t n_first =
-                code ? 0
-                     : sort_requests(sorted, requests, n_requests, shared_cut_of(backend, n_layer)),
-            n_of[SHARED_PARTS] = {n_first, n_requests - n_first};
-    both.total = tensor_bytes(requests, n_requests);
+                code ? 0 : sort_plans(sorted, plans, n_plans, shared_cut_of(backend, n_layer)),
+            n_of[SHARED_PARTS] = {n_first, n_plans - n_first};
+    both.total = tensor_bytes(plans, n_plans);
     shared_backend_of(backend)->part[SHARED_FIRST]->expert_bytes = backend->expert_bytes;
     for (int p = 0; !code && p < SHARED_PARTS; p++) {
-        const struct rf_weight_request *of_part = sorted + (p == SHARED_SECOND ? n_first : 0);
+        const struct rf_weight_plan *of_part = sorted + (p == SHARED_SECOND ? n_first : 0);
         if (!n_of[p]) continue;
         code = shared_ops_of(backend, p)
                    ->weights_new(&made->part[p], ((struct shared_queue *)queue)->part[p], of_part,
-                                 n_of[p], progress ? report : NULL, &both, error);
+                                 n_of[p], progress ? report_part : NULL, &both, error);
         both.before += tensor_bytes(of_part, n_of[p]);
     }
     rf_free(backend->allocator, sorted);
     if (code)
-        weights_free(made ? &made->base : NULL);
+        shared_weights_free(made ? &made->base : NULL);
     else
         *weights = &made->base;
     return code;
@@ -180,7 +182,7 @@ static int weights_new(struct rf_weights **weights, struct rf_queue *queue,
 
 /* ---- views ---- */
 
-static struct shared_view *view_of(struct rf_view *view)
+static struct shared_view *shared_view_of(struct rf_view *view)
 {
     return (struct shared_view *)view;
 }
@@ -217,10 +219,10 @@ static void split_program(struct shared_view *view, const struct rf_program *who
     first->n_slots++;
 }
 
-static void view_free(struct rf_view *base)
+static void shared_view_free(struct rf_view *base)
 {
     if (!base) return;
-    struct shared_view *view = view_of(base);
+    struct shared_view *view = shared_view_of(base);
     const struct rf_allocator *allocator = base->backend->allocator;
     for (int p = SHARED_PARTS - 1; p >= 0; p--)
         if (view->part[p]) shared_ops_of(base->backend, p)->view_free(view->part[p]);
@@ -230,7 +232,7 @@ static void view_free(struct rf_view *base)
     rf_free(allocator, view);
 }
 
-static int make_parts(struct shared_view *view, struct rf_queue *queue, struct rf_error *error)
+static int make_part_views(struct shared_view *view, struct rf_queue *queue, struct rf_error *error)
 {
     const struct rf_program *whole = view->base.shape.program;
     view->ops = rf_calloc(queue->backend->allocator, 2 * (size_t)(whole->n_body + 1),
@@ -252,8 +254,8 @@ static int make_parts(struct shared_view *view, struct rf_queue *queue, struct r
     return code;
 }
 
-static int view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_view_shape *shape,
-                    struct rf_error *error)
+static int shared_view_new(struct rf_view **out, struct rf_queue *queue,
+                           const struct rf_view_shape *shape, struct rf_error *error)
 {
     *out = NULL;
     if (shape->program->n_slots == RF_MAX_SLOTS)
@@ -265,9 +267,9 @@ static int view_new(struct rf_view **out, struct rf_queue *queue, const struct r
     view->base.backend = queue->backend;
     view->base.shape = *shape;
     view->cut = shared_cut_of(queue->backend, shape->program->params->n_layer);
-    int code = make_parts(view, queue, error);
+    int code = make_part_views(view, queue, error);
     if (code)
-        view_free(&view->base);
+        shared_view_free(&view->base);
     else
         *out = &view->base;
     return code;
@@ -328,9 +330,9 @@ static int run_first(struct shared_view *view, const struct rf_pass *whole, stru
     return code;
 }
 
-static int sync(struct rf_view *base, struct rf_error *error)
+static int shared_sync(struct rf_view *base, struct rf_error *error)
 {
-    struct shared_view *view = view_of(base);
+    struct shared_view *view = shared_view_of(base);
     struct rf_view *part = view->part[SHARED_SECOND];
     int code = part->backend->ops->sync(part, error);
     if (view->is_pending && view->has_one && !code) {
@@ -341,14 +343,11 @@ static int sync(struct rf_view *base, struct rf_error *error)
     return code;
 }
 
-static int submit(struct rf_view *base, const struct rf_pass *whole, struct rf_error *error)
+static int shared_submit(struct rf_view *base, const struct rf_pass *whole, struct rf_error *error)
 {
-    struct shared_view *view = view_of(base);
+    struct shared_view *view = shared_view_of(base);
     struct rf_error ignored; /* the answers of a pass that nobody waited for are gone */
-    if (view->is_pending) sync(base, &ignored);
-    if (whole->n_groups > base->shape.max_rows)
-        return rf_fail(error, RF_ERR_ARGUMENT, "%d groups: a pass has at most %d rows",
-                       whole->n_groups, base->shape.max_rows);
+    if (view->is_pending) shared_sync(base, &ignored);
     int code = make_rows(view, error);
     if (code) return code;
     double start = rf_clock_seconds();
@@ -365,17 +364,17 @@ static int submit(struct rf_view *base, const struct rf_pass *whole, struct rf_e
     return code;
 }
 
-static int logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
+static int shared_logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
 {
-    struct rf_view *part = view_of(base)->part[SHARED_SECOND];
+    struct rf_view *part = shared_view_of(base)->part[SHARED_SECOND];
     return part->backend->ops->logits(part, i, row, error);
 }
 
-/* Of the part that has the operation with that result. */
-static int tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
-               struct rf_error *error)
+/* Asks the part that has the operation with that result. */
+static int shared_tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
+                      struct rf_error *error)
 {
-    const struct shared_view *view = view_of(base);
+    const struct shared_view *view = shared_view_of(base);
     const struct rf_program *second = &view->program[SHARED_SECOND];
     struct rf_view *part = view->part[SHARED_FIRST];
     for (int32_t o = 0; o < second->n_body; o++)
@@ -383,7 +382,7 @@ static int tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
     return part->backend->ops->tap(part, tap, i, row, error);
 }
 
-static int32_t view_threads(const struct rf_view *base, int32_t n_rows)
+static int32_t shared_view_threads(const struct rf_view *base, int32_t n_rows)
 {
     const struct shared_view *view = (const struct shared_view *)base;
     const struct rf_view *part =
@@ -397,13 +396,13 @@ const struct rf_shared_times *rf_shared_times(const struct rf_view *view)
 }
 
 static const struct rf_backend_ops ops = {
-    .free = backend_free,
-    .queue_new = queue_new,
-    .queue_free = queue_free,
-    .queue_info = queue_info,
-    .queue_calibrate = queue_calibrate,
-    .weights_new = weights_new,
-    .weights_free = weights_free,
+    .free = shared_backend_free,
+    .queue_new = shared_queue_new,
+    .queue_free = shared_queue_free,
+    .queue_info = shared_queue_info,
+    .queue_calibrate = shared_queue_calibrate,
+    .weights_new = shared_weights_new,
+    .weights_free = shared_weights_free,
     .cache_new = rf_shared_cache_new,
     .cache_fork = rf_shared_cache_fork,
     .cache_free = rf_shared_cache_free,
@@ -415,11 +414,11 @@ static const struct rf_backend_ops ops = {
     .cache_held = rf_shared_cache_held,
     .cache_save = rf_shared_cache_save,
     .cache_load = rf_shared_cache_load,
-    .view_new = view_new,
-    .view_free = view_free,
-    .submit = submit,
-    .sync = sync,
-    .logits = logits,
-    .tap = tap,
-    .view_threads = view_threads,
+    .view_new = shared_view_new,
+    .view_free = shared_view_free,
+    .submit = shared_submit,
+    .sync = shared_sync,
+    .logits = shared_logits,
+    .tap = shared_tap,
+    .view_threads = shared_view_threads,
 };

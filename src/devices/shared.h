@@ -17,7 +17,7 @@ struct rf_shared_times {
     uint64_t passes;
     double seconds[2];
 };
-/* Of a view on such a backend; NULL: it is on another one. */
+/* The times of a view on such a backend; NULL: it is on another one. */
 const struct rf_shared_times *rf_shared_times(const struct rf_view *view);
 
 #endif

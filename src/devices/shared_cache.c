@@ -76,7 +76,7 @@ void rf_shared_cache_settle(struct rf_cache *base, int32_t n)
             shared_ops_of(base->backend, p)->cache_settle(cache_of(base)->part[p], n);
 }
 
-/* From where both parts can. */
+/* The position from which both parts can begin a pass. */
 int32_t rf_shared_cache_resume(const struct rf_cache *base, int32_t n)
 {
     const struct shared_cache *cache = (const struct shared_cache *)base;
@@ -118,7 +118,7 @@ uint64_t rf_shared_cache_held(const struct rf_cache *base)
     return held;
 }
 
-/* Copies `bytes` for each layer of part p between n positions of both parts and those of one. */
+/* Copies `bytes` for each layer of part p between the positions of both parts and of that part. */
 struct weave {
     const struct shared_cache *cache;
     int p, is_load;
@@ -136,7 +136,7 @@ static void copy_layers(struct weave *weave, size_t bytes)
     weave->part += n;
 }
 
-/* In the order that rf_backend_ops.cache_bytes describes, in which layers are not the outermost. */
+/* The order is that of rf_backend_ops.cache_bytes, in which layers are not the outermost. */
 static void copy_part(struct weave *weave, int32_t n)
 {
     const struct rf_cache_shape *shape = &weave->cache->base.shape;
@@ -182,5 +182,5 @@ int rf_shared_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf
 
 int rf_shared_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error)
 {
-    return cache_move(cache, n, (char *)in, 1, error); /* which is only read */
+    return cache_move(cache, n, (char *)in, 1, error); /* a load only reads it */
 }

@@ -1,4 +1,5 @@
-/* What the files of models on two devices share. */
+/* The structures of models on two devices: pairs of weights, caches and views, one half for each
+ * device. shared.c and shared_cache.c build on them. */
 #ifndef RF_DEVICES_SHARED_PARTS_H
 #define RF_DEVICES_SHARED_PARTS_H
 
@@ -25,7 +26,7 @@ struct shared_weights {
 
 struct shared_cache {
     struct rf_cache base;
-    struct rf_params params[SHARED_PARTS]; /* with the layers of a part */
+    struct rf_params params[SHARED_PARTS]; /* parameters with the layers of one part */
     struct rf_cache *part[SHARED_PARTS];
 };
 

@@ -1,3 +1,6 @@
+/* Builds the pushdown automaton of a grammar: nodes over bytes, with a call for each named rule.
+ * Short rules are copied to where they are named, so that most tokens stay within one rule.
+ * Every node of the result reaches the end. rf_grammar_new calls it once for each grammar. */
 #include "grammar/automaton.h"
 
 #include <stdlib.h>
@@ -9,11 +12,11 @@ enum {
     ENDLESS = INT32_MAX /* bytes of the shortest text of an expression that has none */
 };
 
-/* What is known of a rule while the automaton is built. */
+/* Facts about a rule, found while the automaton is built. */
 struct fact {
     int32_t shortest; /* bytes of its shortest text */
     int32_t size;     /* about how many nodes; over INLINED: large, or it calls itself */
-    int32_t start;    /* its first node, -1: not yet built */
+    int32_t start;    /* the rule's first node, -1: not yet built */
     int8_t seen;      /* while the rules are walked: 1 in progress, 2 done */
 };
 
@@ -23,11 +26,11 @@ struct builder {
     struct fact *facts;
     int32_t longest;
     struct rf_error *error;
-    int code; /* of the first failure */
-    /* Rules that are named and whose nodes have to be made. */
+    int code; /* the first failure's, or 0 */
+              /* Rules that an expression names and that have no nodes yet. */
     int32_t *pending;
     int32_t n_pending;
-    struct rf_edge *first; /* of the class of characters that is being built */
+    struct rf_edge *first; /* first bytes of the class of characters under construction */
     size_t n_first, cap_first;
 };
 
@@ -37,7 +40,7 @@ static int fail_rule(struct builder *b, int32_t rule, const char *problem)
     return b->code = rf_fail(b->error, RF_ERR_FORMAT, "%s %s", b->ir->rules[rule].shown, problem);
 }
 
-static int step(struct builder *b)
+static int build_step(struct builder *b)
 {
     if (!b->code) b->code = rf_watch_step(b->ir->watch, b->error);
     return b->code;
@@ -85,7 +88,7 @@ static void find_shortest(struct builder *b)
     for (int32_t r = 0; r < n; r++) b->facts[r].shortest = ENDLESS;
     for (int changed = 1; changed && !b->code;) {
         changed = 0;
-        for (int32_t r = n - 1; r >= 0 && !step(b); r--) {
+        for (int32_t r = n - 1; r >= 0 && !build_step(b); r--) {
             int32_t found = shortest(b, b->ir->rules[r].expr);
             changed |= found < b->facts[r].shortest;
             b->facts[r].shortest = found;
@@ -161,7 +164,7 @@ static int32_t size_of(struct builder *b, int32_t rule)
 {
     struct fact *fact = &b->facts[rule];
     if (fact->size) return fact->size;
-    fact->size = INLINED + 1; /* for those who come here meanwhile */
+    fact->size = INLINED + 1; /* a rule that calls itself finds this */
     int32_t size = size_of_expr(b, b->ir->rules[rule].expr);
     return fact->size = size;
 }
@@ -171,7 +174,7 @@ static int32_t size_of(struct builder *b, int32_t rule)
 static int32_t add_node(struct builder *b, struct rf_node node)
 {
     struct rf_automaton *a = b->automaton;
-    if (step(b)) return -1;
+    if (build_step(b)) return -1;
     if (a->n_nodes == RF_AUTOMATON_NODES) {
         b->code = rf_fail(b->error, RF_ERR_UNSUPPORTED,
                           "the grammar is too large: its automaton has over %d states; counted "
@@ -242,7 +245,7 @@ static int32_t tail(struct builder *b, struct tails *tails, uint8_t low, uint8_t
     return node;
 }
 
-static void encode(uint32_t c, int32_t n, uint8_t *out)
+static void encode_char(uint32_t c, int32_t n, uint8_t *out)
 {
     static const uint8_t marks[] = {0, 0, 0xc0, 0xe0, 0xf0};
     for (int32_t i = n - 1; i > 0; i--, c >>= 6) out[i] = (uint8_t)(0x80 | (c & 0x3f));
@@ -251,13 +254,13 @@ static void encode(uint32_t c, int32_t n, uint8_t *out)
 
 /* The characters low .. high, whose encodings have n bytes and are the product of one range for
  * each byte. */
-static void add_block(struct builder *b, struct tails *tails, uint32_t low, uint32_t high,
+static void block_add(struct builder *b, struct tails *tails, uint32_t low, uint32_t high,
                       int32_t n)
 {
     uint8_t from[4], to[4];
     int32_t node = tails->next;
-    encode(low, n, from);
-    encode(high, n, to);
+    encode_char(low, n, from);
+    encode_char(high, n, to);
     for (int32_t i = n - 1; i > 0; i--) node = tail(b, tails, from[i], to[i], node);
     if (b->code) return;
     struct rf_edge *grown = rf_grow(b->automaton->allocator, b->first, b->n_first, 1, &b->cap_first,
@@ -293,7 +296,7 @@ static void add_range(struct builder *b, struct tails *tails, uint32_t low, uint
         }
         if (low > high) return;
     }
-    add_block(b, tails, low, high, n);
+    block_add(b, tails, low, high, n);
 }
 
 static int32_t build_chars(struct builder *b, const struct rf_expr *e, int32_t next)
@@ -310,7 +313,7 @@ static int32_t build_chars(struct builder *b, const struct rf_expr *e, int32_t n
 
 /* ---- expressions: the first node of one whose text is followed by that of `next` ---- */
 
-static int32_t build(struct builder *b, const struct rf_expr *e, int32_t next);
+static int32_t build_expr(struct builder *b, const struct rf_expr *e, int32_t next);
 
 /* A node with edges to n others, which set_edge then names. */
 static int32_t split_node(struct builder *b, int32_t n)
@@ -364,7 +367,7 @@ static int32_t build_copies(struct builder *b, const struct rf_expr *e, int32_t 
 {
     int32_t bytes = shortest(b, e), first = -1, all = (int32_t)b->automaton->n_nodes;
     for (int32_t i = 0; i < n && !b->code; i++) {
-        int32_t begin = (int32_t)b->automaton->n_nodes, copy = build(b, e, next);
+        int32_t begin = (int32_t)b->automaton->n_nodes, copy = build_expr(b, e, next);
         if (may_end) {
             next = split_node(b, 2);
             set_edge(b, next, 0, copy);
@@ -390,7 +393,7 @@ static int32_t build_repeat(struct builder *b, const struct rf_expr *e, int32_t 
     else {
         int32_t loop = split_node(b, 2);
         set_edge(b, loop, 1, next);
-        int32_t body = build(b, e->repeated, loop);
+        int32_t body = build_expr(b, e->repeated, loop);
         set_edge(b, loop, 0, body);
         next = loop;
     }
@@ -400,7 +403,7 @@ static int32_t build_repeat(struct builder *b, const struct rf_expr *e, int32_t 
 static int32_t build_rule(struct builder *b, int32_t rule, int32_t next)
 {
     struct fact *fact = &b->facts[rule];
-    if (size_of(b, rule) <= INLINED) return build(b, b->ir->rules[rule].expr, next);
+    if (size_of(b, rule) <= INLINED) return build_expr(b, b->ir->rules[rule].expr, next);
     if (fact->start == -1) {
         fact->start = -2;
         b->pending[b->n_pending++] = rule;
@@ -408,7 +411,7 @@ static int32_t build_rule(struct builder *b, int32_t rule, int32_t next)
     return add_node(b, (struct rf_node){.kind = RF_NODE_CALL, .rule = rule, .next = next});
 }
 
-static int by_text(const void *a, const void *b)
+static int branch_order(const void *a, const void *b)
 {
     const struct rf_expr *x = *(const struct rf_expr *const *)a,
                          *y = *(const struct rf_expr *const *)b;
@@ -416,7 +419,7 @@ static int by_text(const void *a, const void *b)
                         (struct rf_str){y->text, (size_t)y->n});
 }
 
-enum { BRANCHINGS = 64 /* of a trie on one way; behind them, texts stand apart */ };
+enum { BRANCHINGS = 64 /* most branchings on one way; behind them, texts stand apart */ };
 
 /* The end of the group of texts that begins at `from`: alike in the byte at `at`, or ended there.
  */
@@ -460,7 +463,7 @@ static int32_t build_texts(struct builder *b, const struct rf_expr *e, int32_t n
         return -1;
     }
     for (int32_t i = 0; i < e->n; i++) sorted[i] = e->parts[i];
-    qsort(sorted, (size_t)e->n, sizeof *sorted, by_text);
+    qsort(sorted, (size_t)e->n, sizeof *sorted, branch_order);
     int32_t node = build_trie(b, sorted, e->n, 0, 0, next);
     rf_free(allocator, sorted);
     return node;
@@ -473,7 +476,7 @@ static int is_all_text(const struct rf_expr *e)
     return e->n > 1;
 }
 
-/* Without the parts that have no text. */
+/* Builds a choice, without the parts that have no text. */
 static int32_t build_choice(struct builder *b, const struct rf_expr *e, int32_t next)
 {
     int32_t n = 0, at = 0;
@@ -482,18 +485,18 @@ static int32_t build_choice(struct builder *b, const struct rf_expr *e, int32_t 
     int32_t split = split_node(b, n);
     for (int32_t i = 0; i < e->n; i++)
         if (shortest(b, e->parts[i]) < ENDLESS)
-            set_edge(b, split, at++, build(b, e->parts[i], next));
+            set_edge(b, split, at++, build_expr(b, e->parts[i], next));
     return split;
 }
 
-static int32_t build(struct builder *b, const struct rf_expr *e, int32_t next)
+static int32_t build_expr(struct builder *b, const struct rf_expr *e, int32_t next)
 {
     if (b->code) return -1;
     switch (e->kind) {
     case RF_EXPR_TEXT: return build_text(b, e->text, e->n, next);
     case RF_EXPR_CHARS: return build_chars(b, e, next);
     case RF_EXPR_SEQUENCE:
-        for (int32_t i = e->n; i-- > 0;) next = build(b, e->parts[i], next);
+        for (int32_t i = e->n; i-- > 0;) next = build_expr(b, e->parts[i], next);
         return next;
     case RF_EXPR_CHOICE: return build_choice(b, e, next);
     case RF_EXPR_REPEAT: return build_repeat(b, e, next);
@@ -510,7 +513,7 @@ static void build_rules(struct builder *b)
     while (b->n_pending && !b->code) {
         int32_t rule = b->pending[--b->n_pending];
         int32_t end = add_node(b, (struct rf_node){.kind = RF_NODE_END});
-        b->facts[rule].start = build(b, b->ir->rules[rule].expr, end);
+        b->facts[rule].start = build_expr(b, b->ir->rules[rule].expr, end);
     }
     if (b->code) return;
     a->start = b->facts[b->ir->root].start;

@@ -4,18 +4,18 @@
 
 #include "grammar/ir.h"
 
-enum { RF_AUTOMATON_NODES = 1 << 21 }; /* at most */
+enum { RF_AUTOMATON_NODES = 1 << 21 }; /* most nodes */
 
 enum rf_node_kind {
     RF_NODE_BYTE,  /* one byte, by one of the edges */
     RF_NODE_SPLIT, /* all edges' targets at once */
     RF_NODE_CALL,  /* the node `rule` begins; `next` follows its end */
-    RF_NODE_END    /* of a rule */
+    RF_NODE_END    /* a rule ends */
 };
 
 struct rf_edge {
     int32_t to;
-    uint8_t low, high; /* bytes, both included; of a SPLIT: nothing */
+    uint8_t low, high; /* bytes, both included; SPLIT ignores them */
 };
 
 struct rf_node {
@@ -36,7 +36,7 @@ struct rf_automaton {
     size_t n_nodes, cap_nodes, n_edges, cap_edges;
     int32_t start;
     int has_twins;
-    int32_t n_classes; /* of bytes that no edge tells apart */
+    int32_t n_classes; /* classes of bytes that no edge tells apart */
     uint8_t class_of[256];
     uint8_t byte_of[256]; /* a byte of each class */
 };

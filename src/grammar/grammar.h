@@ -1,4 +1,4 @@
-/* A grammar that limits what a model writes, and the walk through it.
+/* A grammar that limits a model's text, and the walk through it.
  *
  * A grammar is immutable; threads may share it. A matcher walks: it belongs to one thread at a
  * time. Its states are small numbers, so drafts may branch and be taken back at no cost. All that
@@ -57,7 +57,7 @@ int rf_matcher_accepts(const struct rf_matcher *matcher, int32_t state);
 int32_t rf_matcher_forced(struct rf_matcher *matcher, int32_t state, int32_t *tokens, int32_t max,
                           struct rf_error *error);
 
-/* Gives up what was found out about states where that takes much memory. Only *state is a state
+/* Frees the matcher's knowledge about states where it takes much memory. Only *state is a state
  * afterwards, under another number. */
 int rf_matcher_trim(struct rf_matcher *matcher, int32_t *state, struct rf_error *error);
 

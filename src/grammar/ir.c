@@ -1,3 +1,6 @@
+/* Makes the expressions that readers of GBNF and of schemas write and automaton.c reads.
+ * Expressions live in the ir's arena and are simplified as they are made; the first failure
+ * stays, and all later calls do nothing. */
 #include "grammar/ir.h"
 
 #include <stdarg.h>
@@ -38,7 +41,7 @@ int rf_ir_fail(struct rf_ir *ir, int code, const char *format, ...)
     return ir->code = rf_fail(ir->error, code, "%s", text);
 }
 
-static void *take(struct rf_ir *ir, size_t count, size_t size)
+static void *ir_take(struct rf_ir *ir, size_t count, size_t size)
 {
     if (rf_ir_step(ir)) return NULL;
     void *memory = rf_arena_alloc(&ir->arena, count, size, what, ir->error);
@@ -46,9 +49,9 @@ static void *take(struct rf_ir *ir, size_t count, size_t size)
     return memory;
 }
 
-static char *copy(struct rf_ir *ir, const char *text, size_t n)
+static char *ir_copy(struct rf_ir *ir, const char *text, size_t n)
 {
-    char *made = take(ir, n + 1, 1);
+    char *made = ir_take(ir, n + 1, 1);
     if (made && n) memcpy(made, text, n);
     return made;
 }
@@ -59,7 +62,7 @@ int32_t rf_ir_add_rule(struct rf_ir *ir, struct rf_str name, const char *shown)
         rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "%s: a grammar has at most %d rules", shown,
                    (int)RF_IR_RULES);
     struct rf_rule rule = {
-        {copy(ir, name.data, name.bytes), name.bytes}, copy(ir, shown, strlen(shown)), NULL};
+        {ir_copy(ir, name.data, name.bytes), name.bytes}, ir_copy(ir, shown, strlen(shown)), NULL};
     if (ir->code) return -1;
     struct rf_rule *grown = rf_grow(ir->arena.allocator, ir->rules, ir->n_rules, 1, &ir->cap_rules,
                                     sizeof *grown, what, ir->error);
@@ -84,7 +87,7 @@ static struct rf_expr *new_expr(struct rf_ir *ir, enum rf_expr_kind kind, size_t
     if (ir->n_exprs == RF_IR_EXPRS || n > RF_IR_EXPRS)
         rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "the grammar is too large: over %d expressions",
                    (int)RF_IR_EXPRS);
-    struct rf_expr *expr = take(ir, 1, sizeof *expr);
+    struct rf_expr *expr = ir_take(ir, 1, sizeof *expr);
     if (!expr) return NULL;
     ir->n_exprs++;
     expr->kind = kind;
@@ -95,11 +98,11 @@ static struct rf_expr *new_expr(struct rf_ir *ir, enum rf_expr_kind kind, size_t
 const struct rf_expr *rf_ir_text(struct rf_ir *ir, struct rf_str text)
 {
     struct rf_expr *expr = new_expr(ir, RF_EXPR_TEXT, text.bytes);
-    if (expr) expr->text = copy(ir, text.data, text.bytes);
+    if (expr) expr->text = ir_copy(ir, text.data, text.bytes);
     return ir->code ? NULL : expr;
 }
 
-static int ascending(const void *a, const void *b)
+static int range_order(const void *a, const void *b)
 {
     const struct rf_range *x = a, *y = b;
     return (x->low > y->low) - (x->low < y->low);
@@ -108,7 +111,7 @@ static int ascending(const void *a, const void *b)
 size_t rf_ranges_join(struct rf_range *ranges, size_t n)
 {
     size_t left = 0;
-    if (n) qsort(ranges, n, sizeof *ranges, ascending);
+    if (n) qsort(ranges, n, sizeof *ranges, range_order);
     for (size_t i = 0; i < n; i++) {
         if (left && ranges[i].low <= ranges[left - 1].high + 1) {
             if (ranges[left - 1].high < ranges[i].high) ranges[left - 1].high = ranges[i].high;
@@ -123,7 +126,7 @@ size_t rf_ranges_join(struct rf_range *ranges, size_t n)
 static const struct rf_expr *chars(struct rf_ir *ir, const struct rf_range *joined, size_t n)
 {
     struct rf_expr *expr = new_expr(ir, RF_EXPR_CHARS, n);
-    struct rf_range *ranges = take(ir, n + 1, sizeof *ranges);
+    struct rf_range *ranges = ir_take(ir, n + 1, sizeof *ranges);
     if (!ranges) return NULL;
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
@@ -140,7 +143,7 @@ static const struct rf_expr *chars(struct rf_ir *ir, const struct rf_range *join
 
 static struct rf_range *joined_copy(struct rf_ir *ir, const struct rf_range *ranges, size_t *n)
 {
-    struct rf_range *made = take(ir, *n + 1, sizeof *made);
+    struct rf_range *made = ir_take(ir, *n + 1, sizeof *made);
     if (!made) return NULL;
     if (*n) memcpy(made, ranges, *n * sizeof *made);
     *n = rf_ranges_join(made, *n);
@@ -168,12 +171,12 @@ const struct rf_expr *rf_ir_chars_without(struct rf_ir *ir, const struct rf_rang
     return chars(ir, joined, left);
 }
 
-static const struct rf_expr *group(struct rf_ir *ir, enum rf_expr_kind kind,
-                                   const struct rf_expr *const *parts, size_t n)
+static const struct rf_expr *ir_group(struct rf_ir *ir, enum rf_expr_kind kind,
+                                      const struct rf_expr *const *parts, size_t n)
 {
     if (n == 1) return parts[0];
     struct rf_expr *expr = new_expr(ir, kind, n);
-    const struct rf_expr **copied = take(ir, n, sizeof *copied);
+    const struct rf_expr **copied = ir_take(ir, n, sizeof *copied);
     if (!copied) return NULL;
     if (n) memcpy(copied, parts, n * sizeof *copied);
     expr->parts = copied;
@@ -182,12 +185,12 @@ static const struct rf_expr *group(struct rf_ir *ir, enum rf_expr_kind kind,
 
 const struct rf_expr *rf_ir_sequence(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n)
 {
-    return group(ir, RF_EXPR_SEQUENCE, parts, n);
+    return ir_group(ir, RF_EXPR_SEQUENCE, parts, n);
 }
 
 const struct rf_expr *rf_ir_choice(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n)
 {
-    return group(ir, RF_EXPR_CHOICE, parts, n);
+    return ir_group(ir, RF_EXPR_CHOICE, parts, n);
 }
 
 const struct rf_expr *rf_ir_repeat(struct rf_ir *ir, const struct rf_expr *repeated, int32_t least,

@@ -1,5 +1,5 @@
-/* A grammar as rules of expressions: what the readers of GBNF and of JSON schemas make, and what
- * the automaton is built from. */
+/* A grammar as rules of expressions. The readers of GBNF and of JSON schemas make it, and
+ * the automaton is built from it. */
 #ifndef RF_GRAMMAR_IR_H
 #define RF_GRAMMAR_IR_H
 
@@ -10,10 +10,10 @@
 #include "model/str.h"
 
 enum {
-    RF_IR_RULES = 4096,     /* of a grammar, at most */
-    RF_IR_EXPRS = 1 << 20,  /* likewise */
-    RF_IR_NESTING = 200,    /* of expressions in one rule: readers refuse more */
-    RF_IR_REPEATS = 1 << 20 /* of a counted repetition */
+    RF_IR_RULES = 4096,     /* most rules of a grammar */
+    RF_IR_EXPRS = 1 << 20,  /* most expressions */
+    RF_IR_NESTING = 200,    /* expressions in each other in one rule; readers refuse more */
+    RF_IR_REPEATS = 1 << 20 /* greatest count of a repetition */
 };
 
 enum rf_expr_kind {
@@ -50,7 +50,7 @@ struct rf_rule {
     const struct rf_expr *expr; /* NULL: not defined */
 };
 
-/* Somebody who may want no more of a grammar that is being compiled. */
+/* A caller that may cancel the compiling of a grammar. */
 struct rf_watch {
     int (*stops)(void *user); /* asked now and then; non-zero: compiling ends */
     void *user;
@@ -66,7 +66,7 @@ struct rf_ir {
     struct rf_arena arena; /* begins with the allocator; all but `rules` */
     struct rf_error *error;
     struct rf_watch *watch; /* or NULL */
-    int code;               /* of the first failure, or 0 */
+    int code;               /* the first failure's, or 0 */
     struct rf_rule *rules;
     size_t n_rules, cap_rules;
     int32_t n_exprs, root;

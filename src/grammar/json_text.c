@@ -1,9 +1,11 @@
+/* Expressions of JSON texts: characters of strings with their escapes, and numbers between
+ * limits as digits. The readers of schemas call it. */
 #include "grammar/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { DIGITS = 15 /* of a number without limits: all of them fit an F64 */ };
+enum { DIGITS = 15 /* digits of a number without limits: all such numbers fit an F64 */ };
 
 const struct rf_expr *rf_text_none(struct rf_ir *ir)
 {
@@ -34,7 +36,7 @@ static int contains(const struct rf_range *ranges, size_t n, uint32_t c)
     return 0;
 }
 
-/* How a string writes a character that cannot stand for itself. */
+/* Writes the escape of a character that cannot stand for itself in a string. */
 static void write_escape(uint32_t c, char out[8])
 {
     static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
@@ -76,7 +78,7 @@ const struct rf_expr *rf_text_string_chars(struct rf_ir *ir, const struct rf_ran
     return rf_ir_choice(ir, parts, n_parts);
 }
 
-static const struct rf_expr *class_of(struct rf_ir *ir, const char *ends)
+static const struct rf_expr *escape_class(struct rf_ir *ir, const char *ends)
 {
     struct rf_range ranges[8];
     size_t n = strlen(ends) / 2;
@@ -88,15 +90,15 @@ static const struct rf_expr *class_of(struct rf_ir *ir, const char *ends)
 const struct rf_expr *rf_text_string_any(struct rf_ir *ir)
 {
     static const struct rf_range quoted[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
-    const struct rf_expr *hex = class_of(ir, "09afAF"), *not_0 = class_of(ir, "19afAF");
+    const struct rf_expr *hex = escape_class(ir, "09afAF"), *not_0 = escape_class(ir, "19afAF");
     const struct rf_expr *zero = rf_text(ir, "0");
     /* Four digits of a character that is neither 0 nor a surrogate. */
     const struct rf_expr *code = rf_text_choice(
-        ir, rf_text_sequence(ir, class_of(ir, "19acACeeEEffFF"), hex, hex, hex),
-        rf_text_sequence(ir, class_of(ir, "ddDD"), class_of(ir, "07"), hex, hex),
+        ir, rf_text_sequence(ir, escape_class(ir, "19acACeeEEffFF"), hex, hex, hex),
+        rf_text_sequence(ir, escape_class(ir, "ddDD"), escape_class(ir, "07"), hex, hex),
         rf_text_sequence(ir, zero, not_0, hex, hex), rf_text_sequence(ir, zero, zero, not_0, hex),
         rf_text_sequence(ir, zero, zero, zero, not_0));
-    const struct rf_expr *escape = rf_text_choice(ir, class_of(ir, "\"\"\\\\//bbffnnrrtt"),
+    const struct rf_expr *escape = rf_text_choice(ir, escape_class(ir, "\"\"\\\\//bbffnnrrtt"),
                                                   rf_text_sequence(ir, rf_text(ir, "u"), code));
     return rf_text_choice(ir, rf_ir_chars_without(ir, quoted, 3),
                           rf_text_sequence(ir, rf_text(ir, "\\"), escape));
@@ -170,7 +172,7 @@ static const struct rf_expr *unsigned_range(struct rf_ir *ir, int64_t low, int64
 }
 
 /* The greatest number to write where there is no limit; `low`: the least. */
-static int64_t greatest(int64_t low)
+static int64_t greatest_number(int64_t low)
 {
     int64_t usual = 1;
     for (int i = 0; i < DIGITS; i++) usual *= 10;
@@ -189,12 +191,12 @@ const struct rf_expr *rf_text_integer(struct rf_ir *ir, const struct rf_number_l
     size_t n = 0;
     if (high >= 0) {
         int64_t from = low > 0 ? low : 0;
-        parts[n++] = unsigned_range(ir, from, high == INT64_MAX ? greatest(from) : high);
+        parts[n++] = unsigned_range(ir, from, high == INT64_MAX ? greatest_number(from) : high);
     }
     if (low < 0) {
         int64_t from = high < 0 ? negated(high) : 1;
         const struct rf_expr *size =
-            unsigned_range(ir, from, low == INT64_MIN ? greatest(from) : negated(low));
+            unsigned_range(ir, from, low == INT64_MIN ? greatest_number(from) : negated(low));
         parts[n++] = rf_text_is_none(size) ? size : rf_text_sequence(ir, rf_text(ir, "-"), size);
     }
     if (n && rf_text_is_none(parts[0])) parts[0] = parts[--n];
@@ -223,7 +225,7 @@ static const struct rf_expr *unsigned_numbers(struct rf_ir *ir, struct rf_number
                                       digit_range(ir, '1', '9'), digits(ir, 0, DIGITS));
     }
     int64_t first = limits.low + limits.low_excluded,
-            last = is_open ? greatest(first) : limits.high - 1;
+            last = is_open ? greatest_number(first) : limits.high - 1;
     if (first <= last)
         parts[n++] = rf_text_sequence(ir, unsigned_range(ir, first, last), fraction(ir));
     if (!is_open && !limits.high_excluded) {
@@ -244,7 +246,7 @@ const struct rf_expr *rf_text_number(struct rf_ir *ir, const struct rf_number_li
         const struct rf_number_limits none = {.high = INT64_MAX};
         const struct rf_expr *sign = rf_text_choice(ir, rf_text(ir, "+"), rf_text(ir, "-"));
         const struct rf_expr *exponent = rf_text_sequence(
-            ir, class_of(ir, "eeEE"), rf_text_optional(ir, sign), digits(ir, 1, 2));
+            ir, escape_class(ir, "eeEE"), rf_text_optional(ir, sign), digits(ir, 1, 2));
         return rf_text_sequence(ir, rf_text_optional(ir, rf_text(ir, "-")),
                                 unsigned_numbers(ir, none), rf_text_optional(ir, exponent));
     }

@@ -25,9 +25,9 @@ const struct rf_expr *rf_text_string_chars(struct rf_ir *ir, const struct rf_ran
 /* Any character of a JSON string, also written as an escape; never a lone surrogate. */
 const struct rf_expr *rf_text_string_any(struct rf_ir *ir);
 
-/* A text that the ECMA 262 pattern matches, as it is written between quotation marks. Of patterns,
- * what is regular: no assertions but ^ and $ around an alternative, no back references. `pointer`
- * begins sentences. */
+/* A text that the ECMA 262 pattern matches, as it is written between quotation marks. Patterns must
+ * be regular: no assertions but ^ and $ around an alternative, no back references. `pointer` begins
+ * sentences. */
 const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, const char *pointer);
 
 /* Limits of a number; a bound of INT64_MIN or INT64_MAX is none. */

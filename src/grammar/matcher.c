@@ -18,9 +18,9 @@
 static const char what[] = "the grammar's states";
 
 enum {
-    POSITIONS = 1 << 14,    /* of a state, at most */
-    TRIM_BYTES = 64 << 20,  /* of memory, above which rf_matcher_trim gives some up */
-    MOST_BYTES = 512 << 20, /* of memory that a matcher takes */
+    POSITIONS = 1 << 14,    /* most positions of a state */
+    TRIM_BYTES = 64 << 20,  /* rf_matcher_trim frees states above so many */
+    MOST_BYTES = 512 << 20, /* most memory of a matcher */
     UNKNOWN = -1,
     BOTTOM = -1 /* the frame below all others */
 };
@@ -30,7 +30,7 @@ struct rf_grammar {
     struct rf_automaton automaton;
     struct rf_trie trie;
     struct rf_grammar_vocab vocab;
-    size_t n_words; /* of a mask */
+    size_t n_words; /* 64-bit words of a mask */
 };
 
 struct position {
@@ -38,7 +38,7 @@ struct position {
 };
 
 struct frame {
-    int32_t node, below; /* where to go on at the end of a rule */
+    int32_t node, below; /* the place to go on at the end of a rule */
     int32_t twin;        /* this frame with twins for nodes, or UNKNOWN */
 };
 
@@ -46,17 +46,18 @@ struct state {
     int32_t first, n; /* positions */
     int32_t accepts;
     int32_t twin; /* this state with twins for nodes: it has the same mask; or UNKNOWN */
-    int32_t next; /* in `next`, of each class; or UNKNOWN */
-    int32_t mask; /* in `masks`, or UNKNOWN */
+    int32_t next; /* index into `next`, one entry for each class; or UNKNOWN */
+    int32_t mask; /* index into `masks`, or UNKNOWN */
     uint32_t hash;
 };
 
-/* What follows a node whatever the stack is, and what depends on it. */
+/* The tokens that may follow a node with any stack, and the tokens that need a look at the stack.
+ */
 struct node_tokens {
     uint64_t *bits; /* accepted; NULL: `tokens` lists them */
     int32_t *tokens;
     int32_t n_accepted,
-        n_dependent; /* in `tokens`: accepted ones if bits is NULL, then dependent */
+        n_dependent; /* `tokens` holds accepted ones if bits is NULL, then dependent ones */
 };
 
 /* A hash table of numbers; the things they number are elsewhere. */
@@ -78,7 +79,7 @@ struct rf_matcher {
     const struct rf_grammar *grammar;
     struct frame *frames;
     struct state *states;
-    struct position *positions; /* of states */
+    struct position *positions; /* the states' positions */
     int32_t *next;
     struct rf_token_mask *masks;
     size_t n_frames, cap_frames, n_states, cap_states, n_positions, cap_positions, n_next, cap_next,
@@ -94,7 +95,7 @@ struct rf_matcher {
 
 /* ---- grammars ---- */
 
-static int is_token(const void *user, struct rf_str text)
+static int has_control_token(const void *user, struct rf_str text)
 {
     const struct rf_grammar_vocab *vocab = user;
     for (int32_t t = 0; t < vocab->n_texts; t++)
@@ -116,7 +117,7 @@ int rf_grammar_new(struct rf_grammar **out, enum rf_grammar_kind kind, struct rf
     g->vocab = *vocab;
     g->n_words = ((size_t)vocab->n_vocab + 63) / 64;
     int code = kind == RF_GRAMMAR_GBNF     ? rf_gbnf_read(&ir, text)
-               : kind == RF_GRAMMAR_CHOICE ? rf_choice_read(&ir, text, is_token, vocab)
+               : kind == RF_GRAMMAR_CHOICE ? rf_choice_read(&ir, text, has_control_token, vocab)
                                            : rf_schema_read(&ir, text);
     if (!code) code = rf_trie_build(&g->trie, vocab, allocator, error);
     if (!code) code = rf_automaton_build(&g->automaton, &ir, g->trie.longest, allocator, error);
@@ -138,7 +139,7 @@ void rf_grammar_free(struct rf_grammar *g)
 
 /* ---- tables ---- */
 
-static uint32_t mix(uint32_t hash, uint32_t value)
+static uint32_t hash_mix(uint32_t hash, uint32_t value)
 {
     hash = (hash ^ value) * 0x9e3779b1u;
     return hash ^ hash >> 15;
@@ -181,7 +182,7 @@ static int count_bytes(struct rf_matcher *m, size_t bytes, struct rf_error *erro
 
 static uint32_t hash_position(int32_t node, int32_t frame)
 {
-    return mix(mix(17, (uint32_t)node), (uint32_t)frame);
+    return hash_mix(hash_mix(17, (uint32_t)node), (uint32_t)frame);
 }
 
 /* The frame's number, or a code. */
@@ -246,8 +247,8 @@ static int set_add(struct rf_matcher *m, int32_t node, int32_t frame, struct rf_
     return 0;
 }
 
-/* Adds what the set's i-th position leads to without a byte. */
-static int follow(struct rf_matcher *m, size_t i, struct rf_error *error)
+/* Adds the positions that the set's i-th one leads to without a byte. */
+static int follow_calls(struct rf_matcher *m, size_t i, struct rf_error *error)
 {
     const struct rf_automaton *a = &m->grammar->automaton;
     struct position at = m->set.visited[i];
@@ -273,7 +274,7 @@ static int follow(struct rf_matcher *m, size_t i, struct rf_error *error)
     }
 }
 
-static int ascending(const void *a, const void *b)
+static int position_order(const void *a, const void *b)
 {
     const struct position *x = a, *y = b;
     int order = (x->node > y->node) - (x->node < y->node);
@@ -286,7 +287,7 @@ static uint32_t hash_state(const struct position *positions, size_t n, int32_t a
 {
     uint32_t hash = (uint32_t)accepts;
     for (size_t i = 0; i < n; i++)
-        hash = mix(mix(hash, (uint32_t)positions[i].node), (uint32_t)positions[i].frame);
+        hash = hash_mix(hash_mix(hash, (uint32_t)positions[i].node), (uint32_t)positions[i].frame);
     return hash;
 }
 
@@ -335,14 +336,14 @@ static int32_t set_end(struct rf_matcher *m, struct rf_error *error)
     struct set *set = &m->set;
     size_t n = 0;
     for (size_t i = 0; i < set->n; i++) {
-        int code = follow(m, i, error);
+        int code = follow_calls(m, i, error);
         if (code) return code;
     }
     size_t n_visited = set->n;
     for (size_t i = 0; i < n_visited; i++)
         if (m->grammar->automaton.nodes[set->visited[i].node].kind == RF_NODE_BYTE)
             set->visited[n++] = set->visited[i];
-    if (n > 1) qsort(set->visited, n, sizeof *set->visited, ascending);
+    if (n > 1) qsort(set->visited, n, sizeof *set->visited, position_order);
     return intern_state(m, set->visited, n, set->accepts, error);
 }
 
@@ -377,8 +378,8 @@ static int add_steps(struct rf_matcher *m, int32_t state, struct rf_error *error
 }
 
 /* The state after a byte, or a code. */
-static inline int32_t step(struct rf_matcher *m, int32_t state, uint8_t byte,
-                           struct rf_error *error)
+static inline int32_t state_step(struct rf_matcher *m, int32_t state, uint8_t byte,
+                                 struct rf_error *error)
 {
     int32_t class = m->grammar->automaton.class_of[byte];
     if (m->states[state].next == UNKNOWN) {
@@ -392,10 +393,11 @@ static inline int32_t step(struct rf_matcher *m, int32_t state, uint8_t byte,
     return made;
 }
 
-static int32_t walk(struct rf_matcher *m, int32_t state, struct rf_str text, struct rf_error *error)
+static int32_t walk_trie(struct rf_matcher *m, int32_t state, struct rf_str text,
+                         struct rf_error *error)
 {
     for (size_t i = 0; i < text.bytes && state > RF_STATE_REJECTED; i++)
-        state = step(m, state, (uint8_t)text.data[i], error);
+        state = state_step(m, state, (uint8_t)text.data[i], error);
     return state;
 }
 
@@ -412,7 +414,7 @@ static int has_bit(const uint64_t *bits, int32_t token)
 }
 
 /* Walks the trie from a state with one position and no stack, for the tokens of more than `above`
- * bytes. What is left when the rule could have ended is dependent. */
+ * bytes. Tokens left when the rule could have ended are dependent. */
 static int find_tokens(struct rf_matcher *m, int32_t state, size_t above, int32_t *n_accepted,
                        int32_t *n_dependent, struct rf_error *error)
 {
@@ -428,7 +430,7 @@ static int find_tokens(struct rf_matcher *m, int32_t state, size_t above, int32_
             i = node->after;
             continue;
         }
-        int32_t from = m->way[node->depth - 1], to = step(m, from, node->byte, error);
+        int32_t from = m->way[node->depth - 1], to = state_step(m, from, node->byte, error);
         if (to < 0) return to;
         if (node->depth > 1)
             m->left[node->depth] = m->left[node->depth - 1] | (m->states[from].accepts != 0);
@@ -454,7 +456,7 @@ static const int32_t *dependent_of(const struct node_tokens *tokens)
     return tokens->tokens + (tokens->bits ? 0 : tokens->n_accepted);
 }
 
-/* Of n tokens, copies those of up to `most` bytes; returns how many. */
+/* Copies the tokens of up to `most` bytes; returns how many. */
 static int32_t copy_short(const struct rf_matcher *m, const int32_t *tokens, int32_t n, size_t most,
                           int32_t *out)
 {
@@ -464,8 +466,8 @@ static int32_t copy_short(const struct rf_matcher *m, const int32_t *tokens, int
     return copied;
 }
 
-/* Packs what find_tokens found, with what the kin (NULL: there is none) says of the tokens of up to
- * `above` bytes. Long lists of accepted tokens become bits. */
+/* Packs the tokens that find_tokens found, with the kin's (NULL: there is none) of the tokens of up
+ * to `above` bytes. Long lists of accepted tokens become bits. */
 static struct node_tokens *pack_tokens(struct rf_matcher *m, const struct node_tokens *kin,
                                        size_t above, int32_t n_accepted, int32_t n_dependent,
                                        struct rf_error *error)
@@ -555,7 +557,7 @@ static int32_t twin_state(struct rf_matcher *m, int32_t state, struct rf_error *
     return twin;
 }
 
-/* Adds to `bits` what follows one position whatever its stack is. */
+/* Adds to `bits` the tokens that follow one position with any stack. */
 static void join_accepted(const struct rf_matcher *m, const struct node_tokens *tokens,
                           uint64_t *bits)
 {
@@ -570,7 +572,7 @@ static int join_dependent(struct rf_matcher *m, int32_t state, const struct node
     const int32_t *dependent = dependent_of(tokens);
     for (int32_t i = 0; i < tokens->n_dependent; i++) {
         if (has_bit(bits, dependent[i])) continue;
-        int32_t to = walk(m, state, m->grammar->vocab.texts[dependent[i]], error);
+        int32_t to = walk_trie(m, state, m->grammar->vocab.texts[dependent[i]], error);
         if (to < 0) return to;
         if (to != RF_STATE_REJECTED) set_bit(bits, dependent[i]);
     }
@@ -765,7 +767,7 @@ int32_t rf_matcher_forced(struct rf_matcher *m, int32_t state, int32_t *tokens, 
     size_t n = 0, at = 0, length = 0;
     for (int byte; n < sizeof bytes && (byte = forced_byte(m, state)) >= 0;) {
         bytes[n++] = (char)byte;
-        state = step(m, state, (uint8_t)byte, error);
+        state = state_step(m, state, (uint8_t)byte, error);
         if (state < 0) return state;
     }
     int32_t made = 0;
@@ -792,7 +794,7 @@ int32_t rf_matcher_advance(struct rf_matcher *m, int32_t state, int32_t token,
     if (is_end(vocab, token)) return m->states[state].accepts ? RF_STATE_FINAL : RF_STATE_REJECTED;
     if (token < 0 || token >= vocab->n_texts || vocab->texts[token].bytes == 0)
         return RF_STATE_REJECTED;
-    return walk(m, state, vocab->texts[token], error);
+    return walk_trie(m, state, vocab->texts[token], error);
 }
 
 int rf_matcher_accepts(const struct rf_matcher *m, int32_t state)

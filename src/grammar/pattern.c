@@ -1,4 +1,6 @@
-/* Patterns of JSON schemas: the regular part of ECMA 262's regular expressions. */
+/* Reads patterns of JSON schemas, the regular part of ECMA 262's regular expressions, by
+ * recursive descent. The result is the text as a JSON string writes it. schema_scalars.c calls
+ * it. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -20,22 +22,22 @@ struct class
     size_t n;
 };
 
-static char peek(const struct reader *r)
+static char pattern_peek(const struct reader *r)
 {
     return r->at < r->text.bytes ? r->text.data[r->at] : 0;
 }
 
-static int at_end(const struct reader *r)
+static int pattern_at_end(const struct reader *r)
 {
     return r->at >= r->text.bytes;
 }
 
-static void bad(struct reader *r, int code, const char *problem)
+static void pattern_fail(struct reader *r, int code, const char *problem)
 {
     rf_ir_fail(r->ir, code, "%s: byte %zu of the pattern: %s", r->pointer, r->at, problem);
 }
 
-static uint32_t read_char(struct reader *r)
+static uint32_t pattern_char(struct reader *r)
 {
     size_t n = rf_utf8_length(r->text.data + r->at, r->text.bytes - r->at);
     uint32_t c = n ? rf_utf8_decode(r->text.data + r->at, n) : 0;
@@ -43,11 +45,11 @@ static uint32_t read_char(struct reader *r)
     return c;
 }
 
-static void add(struct reader *r, struct class *class, uint32_t low, uint32_t high)
+static void class_add(struct reader *r, struct class *class, uint32_t low, uint32_t high)
 {
     if (class->n == RANGES) class->n = rf_ranges_join(class->ranges, class->n);
     if (class->n == RANGES) {
-        bad(r, RF_ERR_UNSUPPORTED, "the class has too many ranges");
+        pattern_fail(r, RF_ERR_UNSUPPORTED, "the class has too many ranges");
         return;
     }
     class->ranges[class->n++] = (struct rf_range){low, high};
@@ -68,44 +70,44 @@ static void negate(struct class *class)
     class->n = n;
 }
 
-static void add_class(struct reader *r, struct class *class, char name)
+static void class_add_all(struct reader *r, struct class *class, char name)
 {
     struct class own = {.n = 0};
     switch (name | 0x20) {
-    case 'd': add(r, &own, '0', '9'); break;
+    case 'd': class_add(r, &own, '0', '9'); break;
     case 'w':
-        add(r, &own, '0', '9');
-        add(r, &own, 'A', 'Z');
-        add(r, &own, '_', '_');
-        add(r, &own, 'a', 'z');
+        class_add(r, &own, '0', '9');
+        class_add(r, &own, 'A', 'Z');
+        class_add(r, &own, '_', '_');
+        class_add(r, &own, 'a', 'z');
         break;
     default:
-        add(r, &own, '\t', '\r');
-        add(r, &own, ' ', ' ');
-        add(r, &own, 0xa0, 0xa0);
-        add(r, &own, 0x1680, 0x1680);
-        add(r, &own, 0x2000, 0x200a);
-        add(r, &own, 0x2028, 0x2029);
-        add(r, &own, 0x202f, 0x202f);
-        add(r, &own, 0x205f, 0x205f);
-        add(r, &own, 0x3000, 0x3000);
-        add(r, &own, 0xfeff, 0xfeff);
+        class_add(r, &own, '\t', '\r');
+        class_add(r, &own, ' ', ' ');
+        class_add(r, &own, 0xa0, 0xa0);
+        class_add(r, &own, 0x1680, 0x1680);
+        class_add(r, &own, 0x2000, 0x200a);
+        class_add(r, &own, 0x2028, 0x2029);
+        class_add(r, &own, 0x202f, 0x202f);
+        class_add(r, &own, 0x205f, 0x205f);
+        class_add(r, &own, 0x3000, 0x3000);
+        class_add(r, &own, 0xfeff, 0xfeff);
     }
     if (name < 'a') negate(&own);
-    for (size_t i = 0; i < own.n; i++) add(r, class, own.ranges[i].low, own.ranges[i].high);
+    for (size_t i = 0; i < own.n; i++) class_add(r, class, own.ranges[i].low, own.ranges[i].high);
 }
 
-static uint32_t read_hex(struct reader *r, int n)
+static uint32_t pattern_hex(struct reader *r, int n)
 {
     uint32_t value = 0;
     for (int i = 0; i < n; i++, r->at++) {
-        char c = peek(r);
+        char c = pattern_peek(r);
         int digit = c >= '0' && c <= '9'   ? c - '0'
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                            : -1;
         if (digit < 0) {
-            bad(r, RF_ERR_FORMAT, "expected a hexadecimal digit");
+            pattern_fail(r, RF_ERR_FORMAT, "expected a hexadecimal digit");
             return 0;
         }
         value = value << 4 | (uint32_t)digit;
@@ -113,10 +115,11 @@ static uint32_t read_hex(struct reader *r, int n)
     return value;
 }
 
-/* What follows a backslash. A class of characters is added; of one character it is *single. */
-static void read_escape(struct reader *r, struct class *class, int32_t *single)
+/* Reads behind a backslash. A class of characters is added; a single character is put into *single.
+ */
+static void pattern_escape(struct reader *r, struct class *class, int32_t *single)
 {
-    char c = peek(r);
+    char c = pattern_peek(r);
     uint32_t value = (unsigned char)c;
     *single = -1;
     r->at++;
@@ -126,79 +129,81 @@ static void read_escape(struct reader *r, struct class *class, int32_t *single)
     case 'w':
     case 'W':
     case 's':
-    case 'S': add_class(r, class, c); return;
+    case 'S': class_add_all(r, class, c); return;
     case 'n': value = '\n'; break;
     case 'r': value = '\r'; break;
     case 't': value = '\t'; break;
     case 'f': value = '\f'; break;
     case 'v': value = '\v'; break;
-    case 'x': value = read_hex(r, 2); break;
-    case 'u': value = read_hex(r, 4); break;
+    case 'x': value = pattern_hex(r, 2); break;
+    case 'u': value = pattern_hex(r, 4); break;
     default:
         if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
             (c & 0x80) || !c) {
             r->at--;
-            bad(r, RF_ERR_UNSUPPORTED, "this escape is not supported");
+            pattern_fail(r, RF_ERR_UNSUPPORTED, "this escape is not supported");
         }
     }
     *single = (int32_t)value;
-    add(r, class, value, value);
+    class_add(r, class, value, value);
 }
 
-static const struct rf_expr *read_class(struct reader *r)
+static const struct rf_expr *pattern_class(struct reader *r)
 {
     struct class class = {.n = 0};
     r->at++;
-    int negated = peek(r) == '^';
+    int negated = pattern_peek(r) == '^';
     r->at += (size_t)negated;
-    while (!r->ir->code && peek(r) != ']') {
+    while (!r->ir->code && pattern_peek(r) != ']') {
         int32_t first, last;
-        if (at_end(r)) {
-            bad(r, RF_ERR_FORMAT, "the class has no closing ']'");
+        if (pattern_at_end(r)) {
+            pattern_fail(r, RF_ERR_FORMAT, "the class has no closing ']'");
             break;
         }
-        if (peek(r) == '\\') {
+        if (pattern_peek(r) == '\\') {
             r->at++;
-            read_escape(r, &class, &first);
+            pattern_escape(r, &class, &first);
         } else {
-            first = (int32_t)read_char(r);
-            add(r, &class, (uint32_t)first, (uint32_t)first);
+            first = (int32_t)pattern_char(r);
+            class_add(r, &class, (uint32_t)first, (uint32_t)first);
         }
-        if (first < 0 || peek(r) != '-' || r->at + 1 >= r->text.bytes ||
+        if (first < 0 || pattern_peek(r) != '-' || r->at + 1 >= r->text.bytes ||
             r->text.data[r->at + 1] == ']')
             continue;
         r->at++;
         struct class end = {.n = 0};
-        if (peek(r) == '\\') {
+        if (pattern_peek(r) == '\\') {
             r->at++;
-            read_escape(r, &end, &last);
+            pattern_escape(r, &end, &last);
         } else {
-            last = (int32_t)read_char(r);
+            last = (int32_t)pattern_char(r);
         }
         if (last < first)
-            bad(r, RF_ERR_FORMAT, "a range's first character is after its last");
+            pattern_fail(r, RF_ERR_FORMAT, "a range's first character is after its last");
         else
-            add(r, &class, (uint32_t)first, (uint32_t)last);
+            class_add(r, &class, (uint32_t)first, (uint32_t)last);
     }
     r->at++;
     if (negated) negate(&class);
     return rf_text_string_chars(r->ir, class.ranges, class.n);
 }
 
-static const struct rf_expr *read_choice(struct reader *r, int top);
+static const struct rf_expr *pattern_choice(struct reader *r, int top);
 
-static const struct rf_expr *read_group(struct reader *r)
+static const struct rf_expr *pattern_group(struct reader *r)
 {
     r->at++;
-    if (peek(r) == '?') {
+    if (pattern_peek(r) == '?') {
         r->at++;
-        if (peek(r) != ':') bad(r, RF_ERR_UNSUPPORTED, "of groups with '?' only (?: is supported");
+        if (pattern_peek(r) != ':')
+            pattern_fail(r, RF_ERR_UNSUPPORTED, "of groups with '?' only (?: is supported");
         r->at++;
     }
-    if (++r->depth > RF_IR_NESTING / 4) bad(r, RF_ERR_UNSUPPORTED, "groups are nested too deeply");
-    const struct rf_expr *expr = r->ir->code ? NULL : read_choice(r, 0);
+    if (++r->depth > RF_IR_NESTING / 4)
+        pattern_fail(r, RF_ERR_UNSUPPORTED, "groups are nested too deeply");
+    const struct rf_expr *expr = r->ir->code ? NULL : pattern_choice(r, 0);
     r->depth--;
-    if (peek(r) != ')') bad(r, RF_ERR_FORMAT, "a group has no closing ')'");
+    if (pattern_peek(r) != ')') pattern_fail(r, RF_ERR_FORMAT, "a group has no closing ')'");
     r->at++;
     return expr;
 }
@@ -208,9 +213,9 @@ static const struct rf_expr *any(struct reader *r, int in_line)
 {
     struct class class = {.n = 0};
     if (in_line) {
-        add(r, &class, '\n', '\n');
-        add(r, &class, '\r', '\r');
-        add(r, &class, 0x2028, 0x2029);
+        class_add(r, &class, '\n', '\n');
+        class_add(r, &class, '\r', '\r');
+        class_add(r, &class, 0x2028, 0x2029);
     }
     negate(&class);
     return rf_text_string_chars(r->ir, class.ranges, class.n);
@@ -220,39 +225,41 @@ static const struct rf_expr *read_atom(struct reader *r)
 {
     struct class class = {.n = 0};
     int32_t ignored;
-    char c = peek(r);
-    if (c == '(') return read_group(r);
-    if (c == '[') return read_class(r);
+    char c = pattern_peek(r);
+    if (c == '(') return pattern_group(r);
+    if (c == '[') return pattern_class(r);
     if (c == '.') {
         r->at++;
         return any(r, 1);
     }
     if (c == '^' || c == '$') {
-        bad(r, RF_ERR_UNSUPPORTED, "'^' and '$' are supported only around a whole alternative");
+        pattern_fail(r, RF_ERR_UNSUPPORTED,
+                     "'^' and '$' are supported only around a whole alternative");
         return NULL;
     }
     if (strchr("*+?{}", c)) {
-        bad(r, RF_ERR_FORMAT, "there is nothing to repeat");
+        pattern_fail(r, RF_ERR_FORMAT, "there is nothing to repeat");
         return NULL;
     }
     if (c == '\\') {
         r->at++;
-        read_escape(r, &class, &ignored);
+        pattern_escape(r, &class, &ignored);
     } else {
-        uint32_t single = read_char(r);
-        add(r, &class, single, single);
+        uint32_t single = pattern_char(r);
+        class_add(r, &class, single, single);
     }
     return rf_text_string_chars(r->ir, class.ranges, class.n);
 }
 
-static int32_t read_count(struct reader *r)
+static int32_t pattern_count(struct reader *r)
 {
     int32_t count = 0;
-    if (peek(r) < '0' || peek(r) > '9') bad(r, RF_ERR_FORMAT, "expected a number of repetitions");
-    for (; peek(r) >= '0' && peek(r) <= '9'; r->at++) {
-        count = count * 10 + (peek(r) - '0');
+    if (pattern_peek(r) < '0' || pattern_peek(r) > '9')
+        pattern_fail(r, RF_ERR_FORMAT, "expected a number of repetitions");
+    for (; pattern_peek(r) >= '0' && pattern_peek(r) <= '9'; r->at++) {
+        count = count * 10 + (pattern_peek(r) - '0');
         if (count > RF_IR_REPEATS) {
-            bad(r, RF_ERR_UNSUPPORTED, "more repetitions than can be counted");
+            pattern_fail(r, RF_ERR_UNSUPPORTED, "more repetitions than can be counted");
             return 0;
         }
     }
@@ -261,22 +268,23 @@ static int32_t read_count(struct reader *r)
 
 static const struct rf_expr *read_repeat(struct reader *r, const struct rf_expr *expr)
 {
-    char c = peek(r);
+    char c = pattern_peek(r);
     if (!c || !strchr("*+?{", c)) return expr;
     int32_t least = c == '+', most = c == '?' ? 1 : -1;
     r->at++;
     if (c == '{') {
-        least = most = read_count(r);
-        if (peek(r) == ',') {
+        least = most = pattern_count(r);
+        if (pattern_peek(r) == ',') {
             r->at++;
-            most = peek(r) == '}' ? -1 : read_count(r);
+            most = pattern_peek(r) == '}' ? -1 : pattern_count(r);
         }
-        if (peek(r) != '}') bad(r, RF_ERR_FORMAT, "expected '}' after the number of repetitions");
+        if (pattern_peek(r) != '}')
+            pattern_fail(r, RF_ERR_FORMAT, "expected '}' after the number of repetitions");
         r->at++;
         if (most >= 0 && most < least)
-            bad(r, RF_ERR_FORMAT, "the most repetitions are fewer than the least");
+            pattern_fail(r, RF_ERR_FORMAT, "the most repetitions are fewer than the least");
     }
-    if (peek(r) == '?') r->at++; /* lazy: it matches the same texts */
+    if (pattern_peek(r) == '?') r->at++; /* lazy: it matches the same texts */
     return rf_ir_repeat(r->ir, expr, least, most);
 }
 
@@ -286,13 +294,13 @@ static const struct rf_expr *read_alternative(struct reader *r, int top)
     const struct rf_expr *parts[MANY];
     size_t n = 0;
     int begins = !top, ends = !top;
-    if (top && peek(r) == '^') {
+    if (top && pattern_peek(r) == '^') {
         r->at++;
         begins = 1;
     }
     if (!begins) parts[n++] = rf_ir_repeat(r->ir, any(r, 0), 0, -1);
-    while (!r->ir->code && !at_end(r) && peek(r) != '|' && peek(r) != ')') {
-        if (top && peek(r) == '$' &&
+    while (!r->ir->code && !pattern_at_end(r) && pattern_peek(r) != '|' && pattern_peek(r) != ')') {
+        if (top && pattern_peek(r) == '$' &&
             (r->at + 1 == r->text.bytes || r->text.data[r->at + 1] == '|')) {
             r->at++;
             ends = 1;
@@ -309,7 +317,7 @@ static const struct rf_expr *read_alternative(struct reader *r, int top)
     return rf_ir_sequence(r->ir, parts, n);
 }
 
-static const struct rf_expr *read_choice(struct reader *r, int top)
+static const struct rf_expr *pattern_choice(struct reader *r, int top)
 {
     const struct rf_expr *parts[MANY];
     for (size_t n = 0;;) {
@@ -318,7 +326,7 @@ static const struct rf_expr *read_choice(struct reader *r, int top)
             n = 1;
         }
         parts[n++] = read_alternative(r, top);
-        if (r->ir->code || peek(r) != '|') return rf_ir_choice(r->ir, parts, n);
+        if (r->ir->code || pattern_peek(r) != '|') return rf_ir_choice(r->ir, parts, n);
         r->at++;
     }
 }
@@ -326,7 +334,7 @@ static const struct rf_expr *read_choice(struct reader *r, int top)
 const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, const char *pointer)
 {
     struct reader r = {.ir = ir, .text = pattern, .pointer = pointer};
-    const struct rf_expr *expr = read_choice(&r, 1);
-    if (!at_end(&r)) bad(&r, RF_ERR_FORMAT, "a ')' without a '('");
+    const struct rf_expr *expr = pattern_choice(&r, 1);
+    if (!pattern_at_end(&r)) pattern_fail(&r, RF_ERR_FORMAT, "a ')' without a '('");
     return expr;
 }

@@ -8,25 +8,8 @@
 
 enum { INDENT = 20 }; /* spaces at the beginning of a line */
 
-/* ---- choices ---- */
-
-void rf_schema_add_part(struct rf_schema_reader *r, struct rf_schema_parts *parts,
-                        const struct rf_expr *part)
-{
-    size_t most = sizeof parts->items / sizeof *parts->items;
-    if (rf_text_is_none(part)) return;
-    if (parts->n == most) {
-        parts->items[0] = rf_ir_choice(r->ir, parts->items, most);
-        parts->n = 1;
-    }
-    parts->items[parts->n++] = part;
-}
-
-const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
-                                       const struct rf_schema_parts *parts)
-{
-    return rf_ir_choice(r->ir, parts->items, parts->n);
-}
+static const struct rf_expr *schema_value(struct rf_schema_reader *r,
+                                          const struct rf_conjunction *c);
 
 /* ---- anyOf and oneOf ---- */
 
@@ -113,7 +96,7 @@ static const struct rf_expr *branches_of(struct rf_schema_reader *r, const struc
                               "the branch refers to the schema that it is a part of");
         all.members[i].branched |= bit;
         rf_schema_add(r, &all, (struct rf_schema_member){rf_json_at(branches, b), place, 0}, 0);
-        rf_schema_add_part(r, &parts, rf_schema_value(r, &all));
+        rf_schema_add_part(r, &parts, schema_value(r, &all));
     }
     if (r->ir->code || parts.n) return rf_schema_choice(r, &parts);
     return rf_schema_none(r, pointer, "no branch can be met");
@@ -180,7 +163,8 @@ static struct rf_schema_known *add_known(struct rf_schema_reader *r, const struc
     return known;
 }
 
-const struct rf_expr *rf_schema_value(struct rf_schema_reader *r, const struct rf_conjunction *c)
+static const struct rf_expr *schema_value(struct rf_schema_reader *r,
+                                          const struct rf_conjunction *c)
 {
     if (r->ir->code) return NULL;
     if (c->is_false) return rf_text_none(r->ir);
@@ -203,14 +187,14 @@ const struct rf_expr *rf_schema_value(struct rf_schema_reader *r, const struct r
     return known->is_none ? rf_text_none(r->ir) : rf_ir_rule(r->ir, known->rule);
 }
 
-static const struct rf_expr *value_at(struct rf_schema_reader *r, const struct rf_json *schema,
-                                      const char *pointer)
+static const struct rf_expr *schema_value_at(struct rf_schema_reader *r,
+                                             const struct rf_json *schema, const char *pointer)
 {
     struct rf_conjunction c = rf_conjunction_new(r, schema, pointer);
-    return rf_schema_value(r, &c);
+    return schema_value(r, &c);
 }
 
-static void make_parts(struct rf_schema_reader *r)
+static void make_space(struct rf_schema_reader *r)
 {
     struct rf_ir *ir = r->ir;
     static const struct rf_range space = {' ', ' '};
@@ -230,9 +214,10 @@ static int read_document(struct rf_schema_reader *r, struct rf_str text, make_ro
     struct rf_reading reading = {.path = "the schema", .error = ir->error};
     struct rf_json *document = rf_json_parse(&reading, NULL, text);
     if (!document) return ir->code = reading.code;
+    r->value = schema_value;
     r->string_rule = r->number_rule = r->integer_rule = -1;
     ir->prunes = 1;
-    make_parts(r);
+    make_space(r);
     const struct rf_expr *value = make(r, document);
     ir->root = rf_ir_add_rule(ir, rf_str_of("root"), "#");
     if (!ir->code) ir->rules[ir->root].expr = value;
@@ -244,7 +229,7 @@ static int read_document(struct rf_schema_reader *r, struct rf_str text, make_ro
 static const struct rf_expr *root_of(struct rf_schema_reader *r, const struct rf_json *schema)
 {
     r->root = schema;
-    const struct rf_expr *value = value_at(r, schema, "#");
+    const struct rf_expr *value = schema_value_at(r, schema, "#");
     if (!r->ir->code && rf_text_is_none(value))
         rf_ir_fail(r->ir, RF_ERR_FORMAT, "no JSON meets the schema: %s", r->why);
     return value;
@@ -268,7 +253,8 @@ static const struct rf_expr *token_of(struct rf_schema_reader *r, struct rf_str 
     return rf_ir_text(r->ir, r->is_token(r->vocab, token) ? token : name);
 }
 
-static const struct rf_expr *part_of(struct rf_schema_reader *r, const struct rf_json *part)
+static const struct rf_expr *read_choice_part(struct rf_schema_reader *r,
+                                              const struct rf_json *part)
 {
     struct rf_str text;
     if (rf_json_has(part, "schema")) return root_of(r, rf_json_get(part, "schema"));
@@ -282,11 +268,11 @@ static const struct rf_expr *alternative_of(struct rf_schema_reader *r, const st
 {
     size_t n = rf_json_count(list);
     const struct rf_expr **parts = rf_schema_take(r, n + 1, sizeof *parts);
-    for (size_t i = 0; parts && i < n; i++) parts[i] = part_of(r, rf_json_at(list, i));
+    for (size_t i = 0; parts && i < n; i++) parts[i] = read_choice_part(r, rf_json_at(list, i));
     return r->ir->code ? NULL : rf_ir_sequence(r->ir, parts, n);
 }
 
-static const struct rf_expr *choice_of(struct rf_schema_reader *r, const struct rf_json *document)
+static const struct rf_expr *choice_expr(struct rf_schema_reader *r, const struct rf_json *document)
 {
     struct rf_schema_parts parts = {.n = 0};
     size_t n = rf_json_is_array(document) ? rf_json_count(document) : 0;
@@ -300,5 +286,5 @@ int rf_choice_read(struct rf_ir *ir, struct rf_str text,
                    int (*is_token)(const void *vocab, struct rf_str text), const void *vocab)
 {
     struct rf_schema_reader r = {.ir = ir, .is_token = is_token, .vocab = vocab};
-    return read_document(&r, text, choice_of);
+    return read_document(&r, text, choice_expr);
 }

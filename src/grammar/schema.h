@@ -1,4 +1,5 @@
-/* What the files that read JSON schemas share.
+/* The parts of the reader of JSON schemas, each above the ones that it calls: schema.c (branches
+ * and values), schema_containers.c, schema_scalars.c, schema_keywords.c (conjunctions, sentences).
  *
  * Functions that make expressions return one without a text where no value meets the schema, and
  * NULL after a failure, which is in reader->ir. */
@@ -11,7 +12,7 @@
 
 enum {
     RF_SCHEMA_MEMBERS = 24, /* schemas of a conjunction */
-    RF_SCHEMA_NESTING = 200 /* of schemas in each other */
+    RF_SCHEMA_NESTING = 200 /* schemas in each other */
 };
 
 enum rf_json_type {
@@ -28,7 +29,7 @@ enum rf_json_type {
 
 struct rf_schema_member {
     const struct rf_json *schema;
-    const char *pointer; /* in the arena of the ir */
+    const char *pointer; /* lives in the ir's arena */
     int branched;        /* 1: anyOf, 2: oneOf was taken already */
 };
 
@@ -50,18 +51,21 @@ struct rf_schema_reader {
     struct rf_ir *ir;
     const struct rf_json *root;
     struct rf_schema_known *known;
+    /* Makes the values that meet all members. Arrays and objects call it for their contents. */
+    const struct rf_expr *(*value)(struct rf_schema_reader *r, const struct rf_conjunction *c);
     int depth;
     char why[400]; /* the last reason why something has no value */
-    const struct rf_expr *space, *blank, *character;        /* made once */
-    int32_t string_rule, number_rule, integer_rule;         /* -1: not made yet */
-    int (*is_token)(const void *vocab, struct rf_str text); /* of choices, with `vocab` */
+    const struct rf_expr *space, *blank, *character; /* made once */
+    int32_t string_rule, number_rule, integer_rule;  /* -1: not made yet */
+    int (*is_token)(const void *vocab,
+                    struct rf_str text); /* set by rf_choice_read, with `vocab` */
     const void *vocab;
 };
 
 /* The strictest of all members: the greatest of `least_key`, the least of `most_key`. */
 struct rf_schema_limits {
     int64_t least, most; /* -1: without a limit */
-    const char *pointer; /* of the last limit */
+    const char *pointer; /* place of the last limit */
 };
 
 /* Collects the parts of a choice, any number of them. */
@@ -82,12 +86,17 @@ void rf_schema_bad(struct rf_schema_reader *r, int code, const char *pointer, co
 /* An expression without a text, and the reason. */
 const struct rf_expr *rf_schema_none(struct rf_schema_reader *r, const char *pointer,
                                      const char *reason);
-/* Adds a schema with what it refers to. */
+/* Adds an alternative to a choice, unless it has no text. */
+void rf_schema_add_part(struct rf_schema_reader *r, struct rf_schema_parts *parts,
+                        const struct rf_expr *part);
+const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
+                                       const struct rf_schema_parts *parts);
+/* Adds a schema and the schemas that it refers to. */
 void rf_schema_add(struct rf_schema_reader *r, struct rf_conjunction *c, struct rf_schema_member m,
                    int depth);
 struct rf_conjunction rf_conjunction_new(struct rf_schema_reader *r, const struct rf_json *schema,
                                          const char *pointer);
-/* For sentences. */
+/* The place that sentences name. */
 const char *rf_conjunction_pointer(const struct rf_conjunction *c);
 /* The keyword's value as a count; -1: it has none. */
 int64_t rf_schema_count(struct rf_schema_reader *r, const struct rf_schema_member *m,
@@ -99,15 +108,6 @@ struct rf_schema_limits rf_schema_counts(struct rf_schema_reader *r, const struc
 int rf_schema_types(struct rf_schema_reader *r, const struct rf_schema_member *m);
 int rf_conjunction_types(struct rf_schema_reader *r, const struct rf_conjunction *c);
 int rf_json_type(const struct rf_json *value);
-
-/* ---- schema.c ---- */
-
-void rf_schema_add_part(struct rf_schema_reader *r, struct rf_schema_parts *parts,
-                        const struct rf_expr *part);
-const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
-                                       const struct rf_schema_parts *parts);
-/* What meets all members. */
-const struct rf_expr *rf_schema_value(struct rf_schema_reader *r, const struct rf_conjunction *c);
 
 /* ---- schema_scalars.c ---- */
 

@@ -1,4 +1,5 @@
-/* Schemas of arrays and objects. */
+/* Schemas of arrays and objects. They know nothing of values in them: the reader's callback
+ * makes those. schema.c calls it for a conjunction whose types include either. */
 #include "grammar/schema.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@ enum { KEY_DEPTH = 64 }; /* characters by which other keys are told from named o
 
 /* ---- arrays ---- */
 
-/* What a member says about element i; NULL: nothing. */
+/* A member's schema of element i; NULL: none. */
 static const struct rf_json *element_of(struct rf_schema_reader *r,
                                         const struct rf_schema_member *m, size_t i,
                                         const char **pointer)
@@ -18,7 +19,7 @@ static const struct rf_json *element_of(struct rf_schema_reader *r,
     const struct rf_json *items = rf_json_get(m->schema, "items"),
                          *prefix = rf_json_get(m->schema, "prefixItems");
     const char *prefix_key = "prefixItems", *rest_key = "items";
-    if (rf_json_is_array(items)) { /* before 2020-12 */
+    if (rf_json_is_array(items)) { /* the form of drafts before 2020-12 */
         prefix = items;
         prefix_key = "items";
         rest_key = "additionalItems";
@@ -40,7 +41,7 @@ static const struct rf_expr *element(struct rf_schema_reader *r, const struct rf
         const struct rf_json *schema = element_of(r, &c->members[k], i, &pointer);
         if (schema) rf_schema_add(r, &of, (struct rf_schema_member){schema, pointer, 0}, 0);
     }
-    return rf_schema_value(r, &of);
+    return r->value(r, &of);
 }
 
 static size_t prefix_of(struct rf_schema_reader *r, const struct rf_conjunction *c)
@@ -78,7 +79,7 @@ const struct rf_expr *rf_schema_array(struct rf_schema_reader *r, const struct r
         if (count.least > i) return rf_text_none(ir);
     }
     if (most == 0) return rf_text(ir, "[]");
-    /* From the end: what may follow element i. */
+    /* `rest`, built from the end: everything that may follow element i. */
     const struct rf_expr *rest = rf_text(ir, "");
     if (most < 0 || most > prefix) {
         int64_t written = prefix ? prefix : 1;
@@ -212,7 +213,7 @@ static void list_properties(struct rf_schema_reader *r, const struct rf_conjunct
     }
 }
 
-/* What all members say of a property's value; name NULL: of others. */
+/* The value of a property by all members; name NULL: of properties that have no name there. */
 static const struct rf_expr *property_value(struct rf_schema_reader *r,
                                             const struct rf_conjunction *c, const char *name)
 {
@@ -230,7 +231,7 @@ static const struct rf_expr *property_value(struct rf_schema_reader *r,
             rf_schema_add(r, &of, (struct rf_schema_member){others, pointer, 0}, 0);
         }
     }
-    return rf_schema_value(r, &of);
+    return r->value(r, &of);
 }
 
 static const struct rf_expr *member_of(struct rf_schema_reader *r, const struct rf_expr *key,

@@ -1,4 +1,6 @@
-/* What schemas say: their keywords, references and limits, collected into conjunctions. */
+/* Collects the keywords, references and limits of schemas into conjunctions, and holds the
+ * helpers for all files of the reader: sentences, JSON pointers, choices. An unknown keyword is
+ * an error, never ignored. */
 #include "grammar/schema.h"
 
 #include <math.h>
@@ -41,7 +43,7 @@ static const struct {
                 {"exclusiveMinimum", RF_JSON_NUMBER},
                 {"exclusiveMaximum", RF_JSON_NUMBER}};
 
-/* What says nothing about values, or nothing about the values that are written here. */
+/* Keywords that limit no value, or no value that is written here. */
 static const char *const annotations[] = {"title",
                                           "description",
                                           "default",
@@ -116,6 +118,26 @@ const struct rf_expr *rf_schema_none(struct rf_schema_reader *r, const char *poi
 {
     snprintf(r->why, sizeof r->why, "%.240s: %s", pointer, reason);
     return rf_text_none(r->ir);
+}
+
+/* ---- choices ---- */
+
+void rf_schema_add_part(struct rf_schema_reader *r, struct rf_schema_parts *parts,
+                        const struct rf_expr *part)
+{
+    size_t most = sizeof parts->items / sizeof *parts->items;
+    if (rf_text_is_none(part)) return;
+    if (parts->n == most) {
+        parts->items[0] = rf_ir_choice(r->ir, parts->items, most);
+        parts->n = 1;
+    }
+    parts->items[parts->n++] = part;
+}
+
+const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
+                                       const struct rf_schema_parts *parts)
+{
+    return rf_ir_choice(r->ir, parts->items, parts->n);
 }
 
 /* ---- conjunctions ---- */

@@ -1,4 +1,5 @@
-/* Schemas of strings and numbers, and of values that are listed one by one. */
+/* Schemas of strings and numbers, and of values that are listed one by one. schema.c calls it
+ * for a conjunction whose types include them. */
 #include "grammar/schema.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ static const struct {
 
 /* ---- enum and const ---- */
 
-static size_t characters(struct rf_str text)
+static size_t count_code_points(struct rf_str text)
 {
     size_t n = 0;
     for (size_t i = 0; i < text.bytes; i++) n += ((unsigned char)text.data[i] & 0xc0) != 0x80;
@@ -70,7 +71,7 @@ static int meets(struct rf_schema_reader *r, const struct rf_schema_member *m,
             rf_schema_bad(r, RF_ERR_UNSUPPORTED, rf_pointer_to(r, m->pointer, hard[k]),
                           "this is not supported together with enum or const");
     if (!rf_json_string(value, &text)) return 1;
-    int64_t n = (int64_t)characters(text), most = rf_schema_count(r, m, "maxLength");
+    int64_t n = (int64_t)count_code_points(text), most = rf_schema_count(r, m, "maxLength");
     return n >= rf_schema_count(r, m, "minLength") && (most < 0 || n <= most);
 }
 
@@ -141,8 +142,9 @@ static const struct rf_expr *format_of(struct rf_schema_reader *r, struct rf_str
 }
 
 /* A rule for an expression that many places share. */
-static const struct rf_expr *shared(struct rf_schema_reader *r, int32_t *rule, const char *name,
-                                    const struct rf_expr *(*make)(struct rf_schema_reader *r))
+static const struct rf_expr *shared_rule(struct rf_schema_reader *r, int32_t *rule,
+                                         const char *name,
+                                         const struct rf_expr *(*make)(struct rf_schema_reader *r))
 {
     if (*rule < 0) {
         *rule = rf_ir_add_rule(r->ir, rf_str_of(name), name);
@@ -159,7 +161,7 @@ static const struct rf_expr *make_string(struct rf_schema_reader *r)
 
 const struct rf_expr *rf_schema_any_string(struct rf_schema_reader *r)
 {
-    return shared(r, &r->string_rule, "string", make_string);
+    return shared_rule(r, &r->string_rule, "string", make_string);
 }
 
 const struct rf_expr *rf_schema_string(struct rf_schema_reader *r, const struct rf_conjunction *c)
@@ -270,8 +272,8 @@ const struct rf_expr *rf_schema_number(struct rf_schema_reader *r, const struct 
     int is_integer = (types & RF_JSON_NUMBER) == RF_JSON_INTEGER;
     struct rf_number_limits limits = limits_of(r, c, is_integer);
     if (limits.low == INT64_MIN && limits.high == INT64_MAX)
-        return is_integer ? shared(r, &r->integer_rule, "integer", make_integer)
-                          : shared(r, &r->number_rule, "number", make_number);
+        return is_integer ? shared_rule(r, &r->integer_rule, "integer", make_integer)
+                          : shared_rule(r, &r->number_rule, "number", make_number);
     const struct rf_expr *expr =
         is_integer ? rf_text_integer(r->ir, &limits) : rf_text_number(r->ir, &limits);
     return rf_text_is_none(expr)

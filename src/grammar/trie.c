@@ -1,3 +1,5 @@
+/* Builds the trie of a vocabulary's texts, sorted, so that a node's subtree and its tokens are
+ * ranges. rf_grammar_new calls it once; matcher.c walks it. */
 #include "grammar/trie.h"
 
 #include <stdlib.h>
@@ -6,7 +8,7 @@
 static const char what[] = "the vocabulary's trie";
 
 struct entry {
-    uint64_t beginning; /* of the text: its first bytes as a number, then zeros */
+    uint64_t beginning; /* the text's first bytes as a number, then zeros */
     struct rf_str text;
     int32_t token;
 };
@@ -20,7 +22,7 @@ static struct entry entry_of(struct rf_str text, int32_t token)
     return entry;
 }
 
-static int by_text(const void *a, const void *b)
+static int entry_order(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
     if (x->beginning != y->beginning) return x->beginning > y->beginning ? 1 : -1;
@@ -29,7 +31,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Bytes that two texts begin with alike. */
-static size_t shared(struct rf_str a, struct rf_str b)
+static size_t shared_prefix(struct rf_str a, struct rf_str b)
 {
     size_t n = 0;
     while (n < a.bytes && n < b.bytes && a.data[n] == b.data[n]) n++;
@@ -40,7 +42,8 @@ static size_t count_nodes(const struct entry *entries, int32_t n)
 {
     size_t nodes = 0;
     for (int32_t i = 0; i < n; i++)
-        nodes += entries[i].text.bytes - (i ? shared(entries[i - 1].text, entries[i].text) : 0);
+        nodes +=
+            entries[i].text.bytes - (i ? shared_prefix(entries[i - 1].text, entries[i].text) : 0);
     return nodes;
 }
 
@@ -55,13 +58,13 @@ static void close_node(struct rf_trie *trie, const int32_t *open, size_t depth, 
 }
 
 /* `open`: [longest + 1], the node of each depth on the way to the current text. */
-static void fill(struct rf_trie *trie, const struct entry *entries, int32_t *open)
+static void trie_fill(struct rf_trie *trie, const struct entry *entries, int32_t *open)
 {
     size_t depth = 0;
     int32_t n = 0;
     for (int32_t i = 0; i < trie->n_tokens; i++) {
         struct rf_str text = entries[i].text;
-        size_t same = i ? shared(entries[i - 1].text, text) : 0;
+        size_t same = i ? shared_prefix(entries[i - 1].text, text) : 0;
         for (; depth > same; depth--) close_node(trie, open, depth, n);
         for (; depth < text.bytes; n++) {
             uint8_t byte = (uint8_t)text.data[depth];
@@ -79,7 +82,8 @@ static void fill(struct rf_trie *trie, const struct entry *entries, int32_t *ope
 
 static void sort_by_length(struct rf_trie *trie, const struct rf_grammar_vocab *vocab)
 {
-    /* How many are longer: that is where those of a length begin. Afterwards where they end. */
+    /* The number of longer texts is the place where texts of a length begin; afterwards, where they
+     * end. */
     memset(trie->n_longer, 0, (trie->longest + 1) * sizeof *trie->n_longer);
     for (int32_t i = 0; i < trie->n_tokens; i++)
         trie->n_longer[vocab->texts[trie->tokens[i]].bytes - 1]++;
@@ -114,12 +118,12 @@ int rf_trie_build(struct rf_trie *trie, const struct rf_grammar_vocab *vocab,
         int32_t n = 0;
         for (int32_t t = 0; t < vocab->n_texts; t++)
             if (vocab->texts[t].bytes) entries[n++] = entry_of(vocab->texts[t], t);
-        qsort(entries, (size_t)n, sizeof *entries, by_text);
+        qsort(entries, (size_t)n, sizeof *entries, entry_order);
         trie->n_nodes = (int32_t)count_nodes(entries, n);
         trie->nodes =
             rf_malloc(allocator, (size_t)trie->n_nodes + 1, sizeof *trie->nodes, what, error);
         if (trie->nodes) {
-            fill(trie, entries, open);
+            trie_fill(trie, entries, open);
             sort_by_length(trie, vocab);
         }
     }

@@ -22,11 +22,12 @@ struct rf_grammar_vocab {
 
 /* Nodes are in the order of their texts, so that a node's subtree follows it. */
 struct rf_trie_node {
-    int32_t after;       /* the first node behind its subtree */
-    int32_t first_token; /* in `tokens`; those of this very text come first in its subtree */
-    uint16_t depth;      /* bytes of its text, 1 ... */
-    uint16_t deepest;    /* of its subtree */
-    uint8_t byte;        /* the last of them */
+    int32_t after; /* the first node behind its subtree */
+    int32_t
+        first_token;  /* index into `tokens`; tokens of this very text come first in its subtree */
+    uint16_t depth;   /* bytes of its text, 1 ... */
+    uint16_t deepest; /* greatest depth in its subtree */
+    uint8_t byte;     /* the last of them */
 };
 
 struct rf_trie {

@@ -38,27 +38,26 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "infer/measure.h"
-#include "model/tensors.h"
+#include "weights/plan.h"
 
 struct rf_backend;
 struct rf_queue;
-struct rf_weight; /* one tensor of a struct rf_weights */
 struct rf_weights;
 struct rf_cache;
 struct rf_view;
 
 enum {
-    RF_KV_POSITIONS = 256, /* of a cache's block */
+    RF_KV_POSITIONS = 256, /* positions of a cache's block */
     RF_KV_RECENT = 128,    /* positions that are quantised together */
-    RF_TREE_ROWS = 64,     /* of a pass in which rows have parents, at most */
-    RF_MAX_ROWS = 512,     /* of any pass */
-    RF_MAX_BEST = 8        /* likeliest tokens that a row's answer holds, at most */
+    RF_TREE_ROWS = 64,     /* most rows of a pass in which rows have parents */
+    RF_MAX_ROWS = 512,     /* most rows of any pass */
+    RF_MAX_BEST = 8        /* most candidates in a row's answer */
 };
 
-/* What a cache holds, or how a view reads it. A row at position t reads the positions before
- * RF_KV_RECENT * (t / RF_KV_RECENT - 1) in 8 or 4 bits (microkernels/kv.h) and the newest, 129 to
- * 256 with its own, in F16: QuantSpec's double buffer, section 4.3, so that drafts that are taken
- * back never were quantised. A view of 4 bits also reads a cache of 8. */
+/* The form of a cache's entries, or of a view's reads. A row at position t reads the positions
+ * before RF_KV_RECENT * (t / RF_KV_RECENT - 1) in 8 or 4 bits (microkernels/kv.h) and the newest,
+ * 129 to 256 with its own, in F16: QuantSpec's double buffer, section 4.3, so that drafts that are
+ * taken back never were quantised. A view of 4 bits also reads a cache of 8. */
 enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1, RF_KV_Q8 = 2, RF_KV_Q4 = 3 };
 
 static inline int rf_kv_is_quantised(enum rf_kv_type kv)
@@ -71,30 +70,13 @@ static inline int rf_kv_can_read(enum rf_kv_type view, enum rf_kv_type cache)
     return view == cache || (view == RF_KV_Q4 && cache == RF_KV_Q8);
 }
 
-/* How linear layers round their input rows. */
+/* The rounding of linear layers' input rows. */
 enum rf_precision {
     RF_PRECISION_FORMAT, /* 8 bits for quantised weights, BF16 for BF16 weights */
     RF_PRECISION_16      /* 16 bits, in a form of the kind of device */
 };
 
 /* ---- weights ---- */
-
-/* What a model computes in. */
-enum rf_weight_form {
-    RF_WEIGHTS_STORED, /* quantised tensors in their own bits; float matrices in BF16 */
-    RF_WEIGHTS_BF16,   /* all matrices, and the values of tables, rounded to BF16 */
-    /* Drafts: matrices of more bits are cast (quant/cast.h), the others stay as they are stored. */
-    RF_WEIGHTS_MXFP4,
-    RF_WEIGHTS_Q4
-};
-
-struct rf_weight_request {
-    const struct rf_tensor *tensor;
-    enum rf_weight_role role;
-    enum rf_weight_form form;
-    struct rf_weight **weight; /* where the result goes */
-    int32_t layer;             /* that it is of; -1: of the whole model */
-};
 
 /* Where a model's layers are on two devices, the second has the last n_second of n_layer: from this
  * one on. */
@@ -103,18 +85,19 @@ static inline int32_t rf_first_shared_layer(int32_t n_layer, int32_t n_second)
     return n_second < n_layer ? n_layer - n_second : 0;
 }
 
-/* 1 for what the second device has if its first layer is `cut`: the head, and the embedding where
- * it has all layers. */
-static inline int rf_is_shared_second(const struct rf_weight_request *request, int32_t cut)
+/* 1 for the tensors of the second device if its first layer is `cut`: those layers and the head,
+ * and the embedding where the device has all layers. */
+static inline int rf_is_shared_second(const struct rf_weight_plan *plan, int32_t cut)
 {
-    if (request->layer >= 0) return request->layer >= cut;
-    return cut == 0 || request->role != RF_WEIGHT_TABLE;
+    if (plan->layer >= 0) return plan->layer >= cut;
+    return cut == 0 || plan->role != RF_WEIGHT_TABLE;
 }
 
-/* Of one weight: what a decoding pass reads, what is used in place from the file, and the memory
- * for what is not. */
+/* Bytes of one weight on a device. */
 struct rf_weight_bytes {
-    uint64_t pass, mapped, resident;
+    uint64_t pass;     /* read by a decoding pass, of all experts */
+    uint64_t mapped;   /* used in place from the file */
+    uint64_t resident; /* memory for the rest */
 };
 
 /* Returns non-zero to cancel; called from the thread that called weights_new. */
@@ -130,7 +113,7 @@ enum rf_slot {
     RF_SLOT_K,
     RF_SLOT_V,
     RF_SLOT_ATTENDED, /* operand of o */
-    RF_SLOT_BRANCH,   /* what is added to RF_SLOT_X, where a norm or a factor comes between */
+    RF_SLOT_BRANCH,   /* a branch's result where a norm or a factor follows; added to RF_SLOT_X */
     RF_SLOT_GATE,
     RF_SLOT_UP,
     RF_SLOT_GATED,  /* operand of down */
@@ -140,10 +123,10 @@ enum rf_slot {
     RF_SLOT_EXPERT_UP,
     RF_SLOT_EXPERT_GATED, /* operand of the experts' down */
     RF_SLOT_ANSWERED,     /* the experts' down */
-    RF_SLOT_SHARED_GATE,  /* of the expert that every row has */
+    RF_SLOT_SHARED_GATE,  /* the expert that every row has */
     RF_SLOT_SHARED_UP,
     RF_SLOT_SHARED_GATED, /* operand of its down */
-    RF_SLOT_SHARE,        /* what its share is the sigmoid of */
+    RF_SLOT_SHARE,        /* its share is the sigmoid of this */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -190,8 +173,8 @@ enum rf_op_kind {
     RF_OP_COPY       /* out[0] = in[0] */
 };
 
-/* Which frequencies an operation rotates by. Long ones take the place of the global ones in caches
- * that are longer than n_ctx_short. */
+/* The frequencies that an operation rotates by. Long ones take the place of the global ones in
+ * caches that are longer than n_ctx_short. */
 enum rf_rotation { RF_ROTATE_GLOBAL, RF_ROTATE_LOCAL, RF_ROTATE_NOT };
 
 enum { RF_OP_INPUTS = 3 };
@@ -231,7 +214,8 @@ struct rf_program {
  * the cache's n_ctx. Where a row's slot is not its position, cache_keep brings a path of rows to
  * the slots of their positions before the next pass. */
 struct rf_rows {
-    struct rf_cache *cache; /* of this backend; at most one group of rows in a pass for each */
+    struct rf_cache
+        *cache; /* a cache of this backend; one group of rows at most in a pass for each */
     const int32_t *tokens;
     const int32_t *parents; /* NULL: each follows the one before */
     int32_t n, first_pos;
@@ -258,7 +242,7 @@ struct rf_pass {
     const float *x;
 
     const int32_t *wanted; /* [n_wanted] rows that are answered, ascending */
-    int32_t n_wanted;      /* at most the view's max_logits, but for scores */
+    int32_t n_wanted;      /* the view's max_logits at most, but for scores */
     int32_t n_best;        /* 0 .. RF_MAX_BEST: candidates of each answer */
     struct rf_best *best;  /* [n_wanted]; NULL where n_best is 0 */
     /* [n_wanted]: the tokens that may be among the candidates, a bit for each of the vocabulary;
@@ -288,14 +272,14 @@ struct rf_view_shape {
     const struct rf_program *program; /* outlives the view, as do its weights */
     const struct rf_weights *weights;
     enum rf_precision precision;
-    enum rf_kv_type kv; /* how the view reads caches: what they hold, or a coarser part of it */
+    enum rf_kv_type kv; /* the view reads caches in this form: theirs, or a coarser part of it */
     int has_window;     /* rf_window_has; else rows read all of their texts */
     int32_t max_rows;   /* <= RF_MAX_ROWS */
     int32_t max_logits;
 };
 
 struct rf_queue_options {
-    const char *cores; /* which cores work, where that means something; NULL: "auto" */
+    const char *cores; /* cores that work, for devices that have such; NULL: "auto" */
     int32_t threads;   /* 0: as many as the cores that were chosen */
 };
 
@@ -324,10 +308,11 @@ struct rf_backend_ops {
     int (*queue_calibrate)(struct rf_queue *queue, const struct rf_weights *weights,
                            struct rf_error *error);
 
-    /* Loads all weights of a model at once; bytes of the tensors count as progress. Data that can
-     * be used in place is, so the tensors' data must outlive the weights. */
+    /* Loads all weights of a model at once, as planned, and sets each *plan->weight; bytes of the
+     * tensors count as progress. The weights may use the file's bytes in place, so the tensors and
+     * their data must outlive them; the plans need not. */
     int (*weights_new)(struct rf_weights **weights, struct rf_queue *queue,
-                       const struct rf_weight_request *requests, int32_t n_requests,
+                       const struct rf_weight_plan *plans, int32_t n_plans,
                        rf_load_progress progress, void *user, struct rf_error *error);
     void (*weights_free)(struct rf_weights *weights);
 
@@ -346,7 +331,7 @@ struct rf_backend_ops {
     /* The greatest position r <= n from which a pass may begin with what the cache still has of n
      * positions that were read: n itself, or less where earlier rows' 16 bits were given up. */
     int32_t (*cache_resume)(const struct rf_cache *cache, int32_t n);
-    /* Of the last pass's tree in this cache, which began at first_pos, keeps one path: the entries
+    /* Keeps one path of the last pass's tree in this cache, which began at first_pos: the entries
      * of the rows path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the
      * first: the text), move from the slots first_pos + path[i] to first_pos + i, in all layers.
      * Entries after them are undefined afterwards. Costs nothing where path[i] == i. */
@@ -370,12 +355,13 @@ struct rf_backend_ops {
     int (*view_new)(struct rf_view **view, struct rf_queue *queue,
                     const struct rf_view_shape *shape, struct rf_error *error);
     void (*view_free)(struct rf_view *view);
+    /* The pass is one that rf_pass_check (infer/pass.h) accepts. */
     int (*submit)(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
     int (*sync)(struct rf_view *view, struct rf_error *error);
     /* Logits [n_vocab] of the i-th wanted row of the last pass, in host memory until the view's
      * next submit. A device with memory of its own copies them now. */
     int (*logits)(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
-    /* Likewise row i of the last pass in the buffer of tap `tap`, [the slot's width]. */
+    /* Row i of the last pass in the buffer of tap `tap`, [the slot's width], likewise. */
     int (*tap)(struct rf_view *view, int32_t tap, int32_t i, const float **row,
                struct rf_error *error);
     /* Threads that a pass of n_rows has by now. */
@@ -417,22 +403,22 @@ struct rf_view {
 /* ---- the factory ---- */
 
 struct rf_backend_options {
-    const char *tier;  /* of instructions, where the device has such; NULL: the best one */
-    const char *asker; /* who chose it, for the sentence; NULL: "tier" */
-    int32_t device;    /* which of several; 0: the first */
+    const char *tier;  /* tier of instructions, for devices that have such; NULL: the best one */
+    const char *asker; /* origin of the choice, for the sentence; NULL: "tier" */
+    int32_t device;    /* index among several; 0: the first */
 };
 
 struct rf_plan;
 
 struct rf_device_info {
     const char *tier;      /* the chosen one; "" where the device has none */
-    const char *best_tier; /* of the device; likewise */
-    const char *note;      /* what keeps it below its speed, without a full stop; or "" */
-    const char *name;      /* of a device with memory of its own; or NULL */
-    uint64_t memory_bytes; /* of such a device */
+    const char *best_tier; /* the device's best one; likewise */
+    const char *note;      /* why it is below its speed, without a full stop; or "" */
+    const char *name;      /* name of a device with memory of its own; or NULL */
+    uint64_t memory_bytes; /* its memory */
 };
 
-/* A kind of device. What it says of sizes and limits needs no open backend. */
+/* A kind of device. Sizes and limits can be asked for without an open backend. */
 struct rf_backend_kind {
     const char *name; /* "cpu" */
     /* Checks the options; `info` may be NULL, its strings live as long as the process. */
@@ -440,15 +426,13 @@ struct rf_backend_kind {
                     struct rf_error *error);
     int (*open)(struct rf_backend **backend, const struct rf_backend_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);
-    struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
-    /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
-    const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
-    /* Of a cache with n_ctx positions, at most. */
+    struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_plan *plan);
+    /* Most bytes of a cache with n_ctx positions. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 
-    /* Of a device with memory of its own, as every kind but the first is; NULL for that one: what
-     * is free of it now, and what a view of the shape takes in its passes, at most. Of the shape's
-     * program only the buffers are known, and the weights are not. */
+    /* For devices with memory of their own, which all kinds but the first are; NULL for the first:
+     * bytes that are free now, and the most bytes that a view of the shape takes in its passes. The
+     * shape's program has only its buffers, and the weights are unknown. */
     int (*free_bytes)(const struct rf_backend_options *options, uint64_t *bytes,
                       struct rf_error *error);
     uint64_t (*view_bytes)(const struct rf_view_shape *shape);
@@ -461,10 +445,6 @@ struct rf_backend_kind {
     int (*measure_cores)(const struct rf_backend_options *options, struct rf_plan *plan,
                          const struct rf_allocator *allocator, int32_t *n_measured,
                          double *bytes_per_second, struct rf_error *error);
-    int (*roofline)(const struct rf_backend_options *options,
-                    const struct rf_roofline_request *request,
-                    const struct rf_roofline_callbacks *callbacks,
-                    const struct rf_allocator *allocator, struct rf_error *error);
 };
 
 /* All kinds of this build, the default first; the last is NULL. Defined in backends.c, the one

@@ -1,7 +1,7 @@
-/* What a cache that quantises keeps in 16 bits, on every device. Blocks that no row to come reads
- * are given up, but for the newest and every RF_KV_CHECKPOINTth: a text that is cut somewhere is
- * read again from the nearest of them, because a row's 16 bits can only be computed from those of
- * the rows before it. */
+/* The rule, on every device, by which a quantising cache keeps positions in 16 bits. Blocks that no
+ * row to come reads are given up, but for the newest and every RF_KV_CHECKPOINTth: a text that is
+ * cut somewhere is read again from the nearest of them, because a row's 16 bits can only be
+ * computed from those of the rows before it. */
 #ifndef RF_INFER_KV_KEPT_H
 #define RF_INFER_KV_KEPT_H
 

@@ -1,15 +1,13 @@
+/* Names a model's tensors and has each planned (weights/plan.h). Loading hands the plans to a
+ * backend; the costs of a model are sums over the same plans. The engine calls both. */
 #include "infer/model.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#include "model/tensors.h"
-
-/* The requests for all weights of a model in one list. Loading passes them to the backend; costs
- * are their sums. */
-struct list {
+/* The plans of all weights of a model. */
+struct plan_list {
     const struct rf_source *source;
-    struct rf_weight_request *requests;
+    struct rf_weight_plan *plans;
     int32_t count;
     struct rf_error *error;
     int code;
@@ -18,9 +16,9 @@ struct list {
 _Static_assert(sizeof(struct rf_layer) == RF_LAYER_TENSORS * sizeof(struct rf_weight *),
                "struct rf_layer has one field for each row of RF_EACH_LAYER_TENSOR");
 
-/* Adds the tensor of that name, in a layer or (-1) of the whole model; the reader has checked that
- * the architecture's tensors exist. */
-static void want(struct list *list, int32_t layer, const char *name, enum rf_weight_role role,
+/* Adds a request for the tensor of that name, in a layer or (-1) of the whole model; the reader has
+ * checked that the architecture's tensors exist. */
+static void want(struct plan_list *list, int32_t layer, const char *name, enum rf_weight_role role,
                  struct rf_weight **weight)
 {
     char full[64];
@@ -35,12 +33,12 @@ static void want(struct list *list, int32_t layer, const char *name, enum rf_wei
                              list->source->name, name);
         return;
     }
-    list->requests[list->count++] =
-        (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight, layer};
+    list->plans[list->count++] = (struct rf_weight_plan){
+        .tensor = tensor, .role = role, .form = RF_WEIGHTS_BF16, .layer = layer, .weight = weight};
 }
 
 /* Where an architecture with the same parts in other places or under other names would differ. */
-static void want_layer(struct list *list, int32_t layer, struct rf_layer *weights)
+static void want_layer(struct plan_list *list, int32_t layer, struct rf_layer *weights)
 {
     const struct rf_params *p = &list->source->params;
 #define WANT(field, gguf, hf, role, ne0, ne1, condition) \
@@ -49,46 +47,50 @@ static void want_layer(struct list *list, int32_t layer, struct rf_layer *weight
 #undef WANT
 }
 
-static int is_matrix(const struct rf_weight_request *request)
+/* A matrix whose form can be chosen. Routers stay BF16: a cast that chose other experts would draft
+ * badly. */
+static int has_choice(enum rf_weight_role role)
 {
-    return request->role == RF_WEIGHT_MATRIX || request->role == RF_WEIGHT_EXPERTS;
+    return role == RF_WEIGHT_MATRIX || role == RF_WEIGHT_EXPERTS;
 }
 
-/* Sets the form of all requests to `form`, but of routers: a cast that chose other experts would
- * draft badly. */
-static void set_form(struct list *list, enum rf_weight_form form)
+/* Plans the tensors from `first` on in `form`, but for routers. */
+static void plan_from(struct plan_list *list, int32_t first, enum rf_weight_form form)
 {
+    for (int32_t i = first; i < list->count; i++) {
+        if (list->plans[i].role != RF_WEIGHT_ROUTER) list->plans[i].form = form;
+        rf_plan_weight(&list->plans[i]);
+    }
+}
+
+/* As stored, a model of floats only is BF16. */
+static enum rf_weight_form choose_form(const struct plan_list *list, enum rf_weight_form form)
+{
+    if (form != RF_WEIGHTS_STORED) return form;
     for (int32_t i = 0; i < list->count; i++)
-        if (list->requests[i].role != RF_WEIGHT_ROUTER) list->requests[i].form = form;
+        if (has_choice(list->plans[i].role) &&
+            rf_dtype_info(list->plans[i].tensor->dtype)->block_elems > 1)
+            return form;
+    return RF_WEIGHTS_BF16;
 }
 
-/* A model of floats only stays BF16 if `form` is STORED. */
-static void choose_form(struct list *list, enum rf_weight_form form)
-{
-    int quantised = form != RF_WEIGHTS_STORED;
-    for (int32_t i = 0; i < list->count; i++)
-        quantised |= is_matrix(&list->requests[i]) &&
-                     rf_dtype_info(list->requests[i].tensor->dtype)->block_elems > 1;
-    if (quantised) set_form(list, form);
-}
-
-static int want_all(struct list *list, const struct rf_source *source, enum rf_weight_form form,
-                    struct rf_model *model, const struct rf_allocator *allocator,
-                    struct rf_error *error)
+static int want_all(struct plan_list *list, const struct rf_source *source,
+                    enum rf_weight_form form, struct rf_model *model,
+                    const struct rf_allocator *allocator, struct rf_error *error)
 {
     const struct rf_params *p = &source->params;
-    *list = (struct list){.source = source, .error = error};
-    list->requests = rf_calloc(allocator, (size_t)p->n_layer * RF_LAYER_TENSORS + RF_MODEL_TENSORS,
-                               sizeof *list->requests, "weights", error);
+    *list = (struct plan_list){.source = source, .error = error};
+    list->plans = rf_calloc(allocator, (size_t)p->n_layer * RF_LAYER_TENSORS + RF_MODEL_TENSORS,
+                            sizeof *list->plans, "weights", error);
     model->layers =
         rf_calloc(allocator, (size_t)p->n_layer, sizeof *model->layers, "layers", error);
-    if (!list->requests || !model->layers) return RF_ERR_MEMORY;
+    if (!list->plans || !model->layers) return RF_ERR_MEMORY;
 #define WANT(field, gguf, hf, role, ne0, ne1, condition) \
     want(list, -1, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
     RF_EACH_MODEL_TENSOR(WANT)
 #undef WANT /* a tied output head has no tensor but the embedding table */
     for (int32_t i = 0; i < p->n_layer; i++) want_layer(list, i, &model->layers[i]);
-    if (!list->code) choose_form(list, form);
+    if (!list->code) plan_from(list, 0, choose_form(list, form));
     return list->code;
 }
 
@@ -111,12 +113,12 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
     made->source = source;
-    struct list list;
+    struct plan_list list;
     int code = want_all(&list, source, form, made, allocator, error);
     if (!code)
-        code = queue->backend->ops->weights_new(&made->weights, queue, list.requests, list.count,
+        code = queue->backend->ops->weights_new(&made->weights, queue, list.plans, list.count,
                                                 progress, user, error);
-    rf_free(allocator, list.requests);
+    rf_free(allocator, list.plans);
     if (code) {
         rf_model_free(made);
         return code;
@@ -125,7 +127,7 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     return 0;
 }
 
-/* In one block, for rf_model_free. */
+/* A model of one layer and its parameters in one block, which rf_model_free frees. */
 struct layer_model {
     struct rf_model model;
     struct rf_source source; /* the parameters of one layer; borrows the rest */
@@ -136,8 +138,8 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
                         enum rf_weight_form form, struct rf_error *error)
 {
     const struct rf_allocator *allocator = queue->backend->allocator;
-    struct rf_weight_request requests[1 + RF_LAYER_TENSORS];
-    struct list list = {.source = source, .requests = requests, .count = 1, .error = error};
+    struct rf_weight_plan plans[1 + RF_LAYER_TENSORS];
+    struct plan_list list = {.source = source, .plans = plans, .count = 1, .error = error};
     *model = NULL;
     struct layer_model *made = rf_calloc(allocator, 1, sizeof *made, "layer", error);
     if (!made) return RF_ERR_MEMORY;
@@ -147,17 +149,20 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
     if (source->params.layer_flags) made->source.params.layer_flags += layer;
     made->model.allocator = allocator;
     made->model.source = &made->source;
-    requests[0] = (struct rf_weight_request){rows, RF_WEIGHT_TABLE, RF_WEIGHTS_STORED,
-                                             &made->model.token_embd, -1};
+    plans[0] = (struct rf_weight_plan){.tensor = rows,
+                                       .role = RF_WEIGHT_TABLE,
+                                       .form = RF_WEIGHTS_STORED,
+                                       .layer = -1,
+                                       .weight = &made->model.token_embd};
+    rf_plan_weight(&plans[0]);
     made->model.layers = rf_calloc(allocator, 1, sizeof *made->model.layers, "layer", error);
     if (!made->model.layers) list.code = RF_ERR_MEMORY;
     if (!list.code) want_layer(&list, layer, made->model.layers);
-    for (int32_t i = 1; i < list.count; i++) requests[i].layer = 0;
-    set_form(&list, form);
-    requests[0].form = RF_WEIGHTS_STORED;
+    for (int32_t i = 1; i < list.count; i++) plans[i].layer = 0;
+    plan_from(&list, 1, form);
     if (!list.code)
-        list.code = queue->backend->ops->weights_new(&made->model.weights, queue, requests,
-                                                     list.count, NULL, NULL, error);
+        list.code = queue->backend->ops->weights_new(&made->model.weights, queue, plans, list.count,
+                                                     NULL, NULL, error);
     if (list.code)
         rf_model_free(&made->model);
     else
@@ -171,29 +176,26 @@ int rf_shared_weight_cost(const struct rf_source *source, enum rf_weight_form fo
                           struct rf_weight_cost *cost, struct rf_error *error)
 {
     struct rf_model model = {0};
-    struct list list;
+    struct plan_list list;
     int32_t cut = rf_first_shared_layer(source->params.n_layer, n_second);
     *cost = (struct rf_weight_cost){.form = RF_WEIGHTS_BF16};
     int code = want_all(&list, source, form, &model, allocator, error);
     for (int32_t i = 0; !code && i < list.count; i++) {
-        const struct rf_weight_request *request = &list.requests[i];
+        const struct rf_weight_plan *plan = &list.plans[i];
         /* A tied table is counted with the output head, which reads all of it. */
-        if (request->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
-        int is_second = rf_is_shared_second(request, cut);
+        if (plan->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
+        int is_second = rf_is_shared_second(plan, cut);
         const struct rf_backend_kind *kind = is_second ? second : first;
-        struct rf_weight_bytes taken = kind->weight_bytes(request);
-        uint64_t n = 1;
-        for (int32_t d = 0; d < request->tensor->n_dims; d++) n *= (uint64_t)request->tensor->ne[d];
-        cost->n_params += n;
+        struct rf_weight_bytes taken = kind->weight_bytes(plan);
+        cost->n_params += rf_tensor_elements(plan->tensor);
         cost->all_bytes += taken.pass;
-        if (request->role == RF_WEIGHT_EXPERTS)
+        if (plan->role == RF_WEIGHT_EXPERTS)
             taken.pass = taken.pass / (uint64_t)source->params.n_expert *
                          (uint64_t)source->params.n_expert_used;
         cost->pass_bytes += taken.pass;
-        if (request->role == RF_WEIGHT_EXPERTS) cost->expert_bytes += taken.pass;
-        int is_bf16 =
-            strcmp(kind->weight_format(request->tensor->dtype, request->form), "BF16") == 0;
-        if (request->role == RF_WEIGHT_EXPERTS && !is_bf16 && (!is_second || first == second))
+        if (plan->role == RF_WEIGHT_EXPERTS) cost->expert_bytes += taken.pass;
+        if (plan->role == RF_WEIGHT_EXPERTS && plan->format != RF_FORMAT_BF16 &&
+            (!is_second || first == second))
             cost->resident_experts += taken.resident;
         cost->mapped_bytes += taken.mapped;
         cost->resident_bytes += taken.resident;
@@ -201,10 +203,10 @@ int rf_shared_weight_cost(const struct rf_source *source, enum rf_weight_form fo
             cost->second_pass_bytes += taken.pass;
             cost->second_bytes += taken.resident;
         }
-        if (request->role != RF_WEIGHT_ROUTER) cost->form = request->form;
-        if (is_matrix(request)) cost->matrices[request->tensor->dtype]++;
+        if (plan->role != RF_WEIGHT_ROUTER) cost->form = plan->form;
+        if (has_choice(plan->role)) cost->matrices[plan->tensor->dtype]++;
     }
-    rf_free(allocator, list.requests);
+    rf_free(allocator, list.plans);
     rf_free(allocator, model.layers);
     return code;
 }

@@ -1,4 +1,5 @@
-/* A model's weights under their roles. */
+/* A model's weights under the names of their roles, and what they cost. Programs take weights from
+ * here; the engine loads models and asks for costs before it does. */
 #ifndef RF_INFER_MODEL_H
 #define RF_INFER_MODEL_H
 
@@ -11,7 +12,7 @@ struct rf_layer {
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* likewise */
     struct rf_weight *gate, *up, *down;
     struct rf_weight *o_bias, *sinks;
-    struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* in place of the last three */
+    struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* in place of gate, up and down */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
     struct rf_weight *shared_router, *shared_gate, *shared_up, *shared_down; /* likewise */
 };
@@ -20,7 +21,7 @@ struct rf_model {
     const struct rf_allocator *allocator;
     const struct rf_source *source;
     struct rf_weights *weights;
-    struct rf_weight *token_embd, *output_norm, *output; /* of one tensor where they are tied */
+    struct rf_weight *token_embd, *output_norm, *output; /* a tied output has token_embd's tensor */
     struct rf_layer *layers;
 };
 
@@ -36,26 +37,26 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
                         enum rf_weight_form form, struct rf_error *error);
 void rf_model_free(struct rf_model *model);
 
-/* What the weights cost, known before they are loaded. */
+/* Costs of the weights, known before they are loaded. Sizes are in bytes. */
 struct rf_weight_cost {
     uint64_t n_params;
-    uint64_t pass_bytes;              /* that a decoding pass over one row reads */
-    uint64_t expert_bytes;            /* part of these that are of experts */
-    uint64_t resident_experts;        /* part of resident_bytes: quantised experts; of two devices
-                                         those of the first */
-    uint64_t all_bytes;               /* that passes over enough rows read */
+    uint64_t pass_bytes;              /* read by a decoding pass over one row */
+    uint64_t expert_bytes;            /* part of pass_bytes: experts */
+    uint64_t resident_experts;        /* part of resident_bytes: quantised experts; on two devices
+                                         the first one's */
+    uint64_t all_bytes;               /* read by passes over enough rows */
     uint64_t mapped_bytes;            /* used in place from the file */
     uint64_t resident_bytes;          /* memory for the rest */
     uint64_t second_bytes;            /* part of resident_bytes: the second of two devices' ... */
     uint64_t second_pass_bytes;       /* ... and its part of pass_bytes */
-    enum rf_weight_form form;         /* that rf_model_load gives for the form that was asked */
-    int32_t matrices[RF_DTYPE_LIMIT]; /* of each type in the file */
+    enum rf_weight_form form;         /* rf_model_load gives this form for the one asked for */
+    int32_t matrices[RF_DTYPE_LIMIT]; /* matrices of each type in the file */
 };
-/* In the backends of `kind`, before one is opened. */
+/* The cost on a device of `kind`, before one is opened. */
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                    const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
                    struct rf_weight_cost *cost, struct rf_error *error);
-/* With the last n_second layers and the head on a second device (devices/shared.h). */
+/* The cost with the last n_second layers and the head on a second device (devices/shared.h). */
 int rf_shared_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                           const struct rf_backend_kind *first, const struct rf_backend_kind *second,
                           int32_t n_second, const struct rf_allocator *allocator,

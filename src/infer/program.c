@@ -1,8 +1,13 @@
+/* Writes a model's forward pass as a list of operations over buffers, once for each view, and
+ * runs views. This is the one place that knows the order of a transformer's operations; backends
+ * know only the operations. Sequences call rf_view_run. */
 #include "infer/program.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+
+#include "infer/pass.h"
 
 enum { LAYER_OPS = 20, HEAD_OPS = 3 };
 
@@ -11,8 +16,8 @@ static enum rf_slot tap_slot(int32_t tap)
     return (enum rf_slot)(RF_SLOT_TAP + tap);
 }
 
-static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32_t layer,
-                         enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
+static struct rf_op *add_op(struct rf_program *program, enum rf_op_kind kind, int32_t layer,
+                            enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
     struct rf_op *op = &program->body[program->n_body++];
     *op = (struct rf_op){
@@ -25,7 +30,7 @@ static void add_tap(struct rf_program *program, int32_t layer,
 {
     for (int32_t t = 0; t < options->n_taps; t++) {
         if (options->taps[t] == layer)
-            add(program, RF_OP_COPY, layer, RF_SLOT_X, tap_slot(t), NULL);
+            add_op(program, RF_OP_COPY, layer, RF_SLOT_X, tap_slot(t), NULL);
     }
 }
 
@@ -38,16 +43,16 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
     op->may_stop = 0;
 }
 
-/* Gate and up of RF_SLOT_NORMED, and what they make, to the three slots from `to` on. */
+/* Gate and up of RF_SLOT_NORMED, and their gated product, to the three slots from `to` on. */
 static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_slot to,
                                const struct rf_weight *gate, const struct rf_weight *up)
 {
-    struct rf_op *both = add(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, to, gate);
+    struct rf_op *both = add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, to, gate);
     both->n = 2;
     both->out[1] = (enum rf_slot)(to + 1);
     both->weight[1] = up;
-    add(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE, i, to,
-        (enum rf_slot)(to + 2), NULL)
+    add_op(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE, i, to,
+           (enum rf_slot)(to + 2), NULL)
         ->in[1] = (enum rf_slot)(to + 1);
     return both;
 }
@@ -60,43 +65,44 @@ static void add_shared(struct rf_program *program, int32_t i, const struct rf_la
     all->n = 3;
     all->out[2] = RF_SLOT_SHARE;
     all->weight[2] = layer->shared_router;
-    add(program, RF_OP_LINEAR, i, RF_SLOT_SHARED_GATED, RF_SLOT_BRANCH, layer->shared_down);
-    add(program, RF_OP_ADD_SHARE, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->in[1] = RF_SLOT_SHARE;
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_SHARED_GATED, RF_SLOT_BRANCH, layer->shared_down);
+    add_op(program, RF_OP_ADD_SHARE, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->in[1] = RF_SLOT_SHARE;
 }
 
 /* The feed-forward after its norm, with experts. */
 static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
     const struct rf_params *params = program->params;
-    add(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
         layer->router_bias;
     struct rf_op *choose =
-        add(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
+        add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
     choose->in[1] = RF_SLOT_NORMED;
     choose->weight[1] = layer->up_exps;
     choose->weight[2] = layer->down_exps;
-    struct rf_op *both =
-        add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN, RF_SLOT_EXPERT_GATE, layer->gate_exps);
+    struct rf_op *both = add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN,
+                                RF_SLOT_EXPERT_GATE, layer->gate_exps);
     both->n = 2;
     both->out[1] = RF_SLOT_EXPERT_UP;
     both->weight[1] = layer->up_exps;
     both->bias[0] = layer->gate_exps_bias;
     both->bias[1] = layer->up_exps_bias;
     struct rf_op *gate =
-        add(program, RF_OP_SILU_GATE, i, RF_SLOT_EXPERT_GATE, RF_SLOT_EXPERT_GATED, NULL);
+        add_op(program, RF_OP_SILU_GATE, i, RF_SLOT_EXPERT_GATE, RF_SLOT_EXPERT_GATED, NULL);
     gate->in[1] = RF_SLOT_EXPERT_UP;
     gate->scale = params->gate_alpha;
     gate->cap = params->gate_limit;
-    add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_EXPERT_GATED, RF_SLOT_ANSWERED, layer->down_exps)
+    add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_EXPERT_GATED, RF_SLOT_ANSWERED,
+           layer->down_exps)
         ->bias[0] = layer->down_exps_bias;
-    add(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
+    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
     if (layer->shared_gate) add_shared(program, i, layer);
 }
 
 static void add_attention(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
     const struct rf_params *params = program->params;
-    struct rf_op *op = add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
+    struct rf_op *op = add_op(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
     op->scale = params->attention_scale > 0 ? params->attention_scale
                                             : 1.0f / sqrtf((float)params->head_dim);
     op->cap = params->attention_cap;
@@ -117,20 +123,20 @@ static void add_branch(struct rf_program *program, int32_t i, enum rf_slot in,
     float factor = factor_or_1(program->params->residual_scale);
     int is_direct = !post_norm && factor == 1;
     struct rf_op *op =
-        add(program, RF_OP_LINEAR, i, in, is_direct ? RF_SLOT_X : RF_SLOT_BRANCH, matrix);
+        add_op(program, RF_OP_LINEAR, i, in, is_direct ? RF_SLOT_X : RF_SLOT_BRANCH, matrix);
     op->bias[0] = bias;
     op->accumulate = is_direct;
     if (is_direct) return;
-    add(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, post_norm)->scale = factor;
+    add_op(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, post_norm)->scale = factor;
 }
 
 /* The input of a branch: the norm of x, or x itself where the norm comes after it. */
 static struct rf_op *add_input(struct rf_program *program, int32_t i, const struct rf_weight *norm)
 {
-    return add(program, norm ? RF_OP_NORM : RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, norm);
+    return add_op(program, norm ? RF_OP_NORM : RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, norm);
 }
 
-static enum rf_rotation rotation_of(const struct rf_params *params, int32_t i)
+static enum rf_rotation layer_rotation(const struct rf_params *params, int32_t i)
 {
     int flags = rf_layer_flags(params, i);
     if (flags & RF_LAYER_NO_ROPE) return RF_ROTATE_NOT;
@@ -142,18 +148,18 @@ static void add_rope_store(struct rf_program *program, int32_t i, const struct r
 {
     int whole = program->params->qk_norm_rows;
     if (whole) {
-        add(program, RF_OP_NORM, i, RF_SLOT_Q, RF_SLOT_Q, layer->q_norm);
-        add(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->k_norm);
+        add_op(program, RF_OP_NORM, i, RF_SLOT_Q, RF_SLOT_Q, layer->q_norm);
+        add_op(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->k_norm);
     }
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_ROPE_STORE,
                        .layer = i,
                        .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
-                       .rotation = rotation_of(program->params, i),
+                       .rotation = layer_rotation(program->params, i),
                        .weight = {whole ? NULL : layer->q_norm, whole ? NULL : layer->k_norm}};
 }
 
-/* Where an architecture with the same parts in another order would differ. */
+/* An architecture with the same parts in another order would differ here. */
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
 {
@@ -266,7 +272,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     made->body = (struct rf_op *)(made + 1);
     made->head = made->body + most;
     shape_slots(made, options);
-    add(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd)->scale =
+    add_op(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd)->scale =
         factor_or_1(params->embedding_scale);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
@@ -278,7 +284,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     return 0;
 }
 
-/* What views of such options ask of a backend. */
+/* The shape that a backend is asked for by these options. */
 static struct rf_view_shape shape_of(const struct rf_program *program,
                                      const struct rf_view_options *options)
 {
@@ -344,7 +350,8 @@ void rf_view_free(struct rf_view *view)
 int rf_view_run(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error)
 {
     view->passes++;
-    int code = view->backend->ops->submit(view, pass, error);
+    int code = rf_pass_check(view, pass, error);
+    if (!code) code = view->backend->ops->submit(view, pass, error);
     if (!code) code = view->backend->ops->sync(view, error);
     return code ? code : rf_source_check(view->source, error);
 }

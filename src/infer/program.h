@@ -11,8 +11,8 @@ enum rf_layer_input { RF_INPUT_QKV, RF_INPUT_O, RF_INPUT_FFN, RF_INPUT_DOWN, RF_
 struct rf_view_options {
     enum rf_precision precision;
     enum rf_kv_type kv;
-    int has_window;      /* of the text that a row reads: rf_window_has */
-    int32_t max_rows;    /* of a pass */
+    int has_window;      /* rows read a window of the text: rf_window_has */
+    int32_t max_rows;    /* most rows of a pass */
     const int32_t *taps; /* [n_taps] layers whose output rows can be asked for, ascending; -1 is
                             the embedding */
     int32_t n_taps;      /* <= RF_MAX_TAPS */

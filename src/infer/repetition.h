@@ -1,4 +1,4 @@
-/* Finds out when a text only repeats itself. */
+/* Finds out when a text only repeats itself. Memory and time for each token are constant. */
 #ifndef RF_INFER_REPETITION_H
 #define RF_INFER_REPETITION_H
 
@@ -23,12 +23,11 @@ enum rf_token_class { RF_CLASS_OTHER, RF_CLASS_NUMBER, RF_CLASS_WORD };
  * lines that resemble each other deviate so often that their stretches stay short. */
 struct rf_stretches {
     int32_t endless;
-    int32_t length[RF_LONGEST_PERIOD];     /* of period i + 1 */
+    int32_t length[RF_LONGEST_PERIOD];     /* the stretch of period i + 1 */
     int32_t recent[2 * RF_LONGEST_PERIOD]; /* recent[newest + i]: i + 1 tokens before the next */
     int32_t newest;
 };
 
-/* Memory and time for each token are constant. */
 struct rf_repetition {
     struct rf_stretches exact, counting;
     enum rf_token_class last;

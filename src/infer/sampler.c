@@ -1,3 +1,7 @@
+/* Chooses a token from logits. The choice is a function of logits, settings, seed, position and
+ * token, so that it does not depend on drafts. The candidate with the earliest event of an
+ * exponential race wins, which is a draw from softmax (struct race). The cascade calls it for
+ * every row of a pass that the pass itself does not answer. */
 #include "infer/sampler.h"
 
 #include <math.h>
@@ -116,7 +120,7 @@ static int make_lists(struct rf_sampler *sampler, struct rf_error *error)
 
 /* The order of candidates: greater logits first, lower ids among equals. A NaN comes after
  * everything. */
-static int before(const struct candidate *a, const struct candidate *b)
+static int ranks_before(const struct candidate *a, const struct candidate *b)
 {
     if (a->logit > b->logit) return 1;
     if (a->logit < b->logit) return 0;
@@ -148,7 +152,7 @@ static int is_new(struct rf_sampler *sampler, int32_t id)
     return !seen;
 }
 
-/* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
+/* llama.cpp's rule: divide positive logits, multiply the others, each token of the window once.
  * Changes the copy of the logits. */
 static void penalise_repeated(struct rf_sampler *sampler, const int32_t *text, int32_t n,
                               const int32_t *path, int32_t n_path)
@@ -209,8 +213,9 @@ static int is_penalised(const struct rf_sampling *sampling)
 }
 
 /* The logits that the choice is made from. */
-static const float *change(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
-                           const int32_t *text, int32_t n, const int32_t *path, int32_t n_path)
+static const float *changed_logits(struct rf_sampler *sampler, const float *logits,
+                                   const uint64_t *mask, const int32_t *text, int32_t n,
+                                   const int32_t *path, int32_t n_path)
 {
     if (!is_penalised(&sampler->sampling) && !mask && !sampler->n_bias) return logits;
     memcpy(sampler->changed, logits, (size_t)sampler->n_vocab * sizeof *logits);
@@ -222,7 +227,7 @@ static const float *change(struct rf_sampler *sampler, const float *logits, cons
 }
 
 /* The greatest logit's lowest id, or n_vocab if none is greater than minus infinity. */
-static size_t greatest(const struct rf_sampler *sampler, const float *logits)
+static size_t greatest_above(const struct rf_sampler *sampler, const float *logits)
 {
     size_t n = (size_t)sampler->n_vocab, best = n;
     float top = -INFINITY;
@@ -233,13 +238,13 @@ static size_t greatest(const struct rf_sampler *sampler, const float *logits)
     return best;
 }
 
-/* Moves what is at i down in a heap that has the last in order at its root. */
-static void sink(struct candidate *heap, size_t n, size_t i)
+/* Moves element i down in a heap that has the last in order at its root. */
+static void heap_sink(struct candidate *heap, size_t n, size_t i)
 {
     struct candidate moving = heap[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&heap[child], &heap[child + 1])) child++;
-        if (!before(&moving, &heap[child])) break;
+        if (child + 1 < n && ranks_before(&heap[child], &heap[child + 1])) child++;
+        if (!ranks_before(&moving, &heap[child])) break;
         heap[i] = heap[child];
     }
     heap[i] = moving;
@@ -257,10 +262,10 @@ static size_t collect_best(const struct rf_sampler *sampler, const float *logits
         if (count < k) {
             heap[count++] = found;
             if (count < k) continue;
-            for (size_t at = k / 2; at-- > 0;) sink(heap, k, at);
+            for (size_t at = k / 2; at-- > 0;) heap_sink(heap, k, at);
         } else {
             heap[0] = found;
-            sink(heap, k, 0);
+            heap_sink(heap, k, 0);
         }
         threshold = heap[0].logit;
     }
@@ -296,14 +301,14 @@ static float under_min_p(const struct rf_sampling *sampling, float max)
  * generators", 2014; its constants are Stafford's variant 13), and that generator's increment. */
 static const uint64_t golden = 0x9e3779b97f4a7c15u;
 
-static uint64_t mix(uint64_t z)
+static uint64_t splitmix64_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-static void swap(struct candidate *a, struct candidate *b)
+static void swap_candidates(struct candidate *a, struct candidate *b)
 {
     struct candidate other = *a;
     *a = *b;
@@ -319,18 +324,19 @@ static size_t keep_until(struct candidate *candidates, size_t count, float max, 
                              before `high` it is enough */
     while (high - low > 1) {
         size_t middle = low, last = high - 1;
-        swap(&candidates[low + mix((uint64_t)low ^ (uint64_t)high << 32) % (high - low)],
-             &candidates[last]);
+        swap_candidates(
+            &candidates[low + splitmix64_mix((uint64_t)low ^ (uint64_t)high << 32) % (high - low)],
+            &candidates[last]);
         double mass = 0.0;
         for (size_t i = low; i < last; i++) {
-            if (!before(&candidates[i], &candidates[last])) continue;
+            if (!ranks_before(&candidates[i], &candidates[last])) continue;
             mass += (double)expf(candidates[i].logit - max);
-            swap(&candidates[i], &candidates[middle++]);
+            swap_candidates(&candidates[i], &candidates[middle++]);
         }
         if (reached + mass >= enough) {
             high = middle;
         } else {
-            swap(&candidates[middle], &candidates[last]);
+            swap_candidates(&candidates[middle], &candidates[last]);
             reached += mass + (double)expf(candidates[middle].logit - max);
             low = middle + 1;
             if (reached >= enough) return low;
@@ -341,7 +347,7 @@ static size_t keep_until(struct candidate *candidates, size_t count, float max, 
 
 /* Collects the candidates that top-k, top-p and min-p leave, in no order; the greatest is always
  * among them. Returns how many. */
-static size_t keep(const struct rf_sampler *sampler, const float *logits, float max)
+static size_t keep_candidates(const struct rf_sampler *sampler, const float *logits, float max)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     struct candidate *candidates = sampler->candidates;
@@ -368,7 +374,7 @@ static size_t keep(const struct rf_sampler *sampler, const float *logits, float 
 }
 
 /* The draw: the token with the least E_i / p_i wins, where the E_i are independent and exponential.
- * Token i wins with probability p_i (docs/sampling.md). */
+ * Token i wins with probability p_i (docs/design/sampling.md). */
 struct race {
     uint64_t place;   /* the state of splitmix64 at this position, before token 0 */
     int32_t n_prizes; /* 1, or also the runners-up */
@@ -381,7 +387,8 @@ struct race {
 
 static struct race race_start(uint64_t seed, int32_t position, int32_t n_prizes)
 {
-    uint64_t place = mix(mix(seed + golden) + golden * ((uint64_t)position + 1));
+    uint64_t place =
+        splitmix64_mix(splitmix64_mix(seed + golden) + golden * ((uint64_t)position + 1));
     struct race race = {.place = place, .n_prizes = n_prizes, .time = INFINITY};
     for (int32_t i = 0; i < n_prizes; i++) race.first[i] = (struct runner){INFINITY, {.id = -1}};
     return race;
@@ -390,7 +397,7 @@ static struct race race_start(uint64_t seed, int32_t position, int32_t n_prizes)
 /* A number in (0, 1], in steps of 2^-63 while it is small. Small numbers win. */
 static double draw_uniform(const struct race *race, int32_t id)
 {
-    uint64_t bits = mix(race->place + golden * ((uint64_t)id + 1));
+    uint64_t bits = splitmix64_mix(race->place + golden * ((uint64_t)id + 1));
     return ((double)(int64_t)(bits >> 1) + 0.5) * 0x1p-63;
 }
 
@@ -451,7 +458,7 @@ static double sum_of_all(const struct rf_sampler *sampler, const float *logits, 
     return 1.0 + others;
 }
 
-/* What would have won without the runners before it. A model that nearly agrees moves keys a
+/* The winner if the runners before it were not there. A model that nearly agrees moves keys a
  * little, so the confidence falls with the distance to the winner. */
 static struct rf_choice runner_up(const struct race *race, int32_t i)
 {
@@ -460,8 +467,9 @@ static struct rf_choice runner_up(const struct race *race, int32_t i)
     return (struct rf_choice){race->first[i].candidate.id, (float)(1.0 / (1.0 + exp(distance)))};
 }
 
-static struct rf_choice draw(const struct rf_sampler *sampler, const float *logits,
-                             size_t greatest_id, int32_t position, struct rf_choice *runners_up)
+static struct rf_choice draw_choice(const struct rf_sampler *sampler, const float *logits,
+                                    size_t greatest_id, int32_t position,
+                                    struct rf_choice *runners_up)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     struct race race = race_start(sampling->seed, position, runners_up ? 1 + RF_RUNNERS_UP : 1);
@@ -474,7 +482,7 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
         total = sum_of_all(sampler, logits, greatest_id, sampling->temperature);
     } else {
         const struct candidate *kept = sampler->candidates;
-        size_t n_kept = keep(sampler, logits, logits[greatest_id]);
+        size_t n_kept = keep_candidates(sampler, logits, logits[greatest_id]);
         for (size_t i = 0; i < n_kept; i++) {
             double x = ((double)kept[i].logit - max) / temperature;
             race_enter(&race, kept[i], x);
@@ -490,10 +498,10 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
 
 /* The choice and its runners-up among candidates in the order of their logits. mass: as in struct
  * rf_best. */
-static void take_first(const struct rf_candidate *top, int32_t n, double mass,
-                       struct rf_choice *choice, struct rf_choice *runners_up)
+static void choose_first(const struct rf_candidate *top, int32_t n, double mass,
+                         struct rf_choice *choice, struct rf_choice *runners_up)
 {
-    double left = fmax(mass - 1.0, 0.0); /* of the mass of what is not before the runner-up */
+    double left = fmax(mass - 1.0, 0.0); /* mass of all candidates but those before the runner-up */
     *choice = (struct rf_choice){top[0].token, (float)fmin(1.0 / mass, 1.0)};
     for (int32_t i = 0; runners_up && i < RF_RUNNERS_UP; i++) {
         runners_up[i] = (struct rf_choice){-1, 0.0f};
@@ -504,8 +512,8 @@ static void take_first(const struct rf_candidate *top, int32_t n, double mass,
     }
 }
 
-static void take_greatest(struct rf_sampler *sampler, const float *logits, size_t greatest_id,
-                          struct rf_choice *choice, struct rf_choice *runners_up)
+static void choose_greatest(struct rf_sampler *sampler, const float *logits, size_t greatest_id,
+                            struct rf_choice *choice, struct rf_choice *runners_up)
 {
     struct rf_candidate top[1 + RF_RUNNERS_UP] = {{(int32_t)greatest_id, logits[greatest_id]}};
     int32_t n = 1;
@@ -514,12 +522,13 @@ static void take_greatest(struct rf_sampler *sampler, const float *logits, size_
         struct candidate one = sampler->candidates[i];
         if (one.id == (int32_t)greatest_id) continue;
         int32_t at = n++;
-        for (; at > 1 && before(&one, &(struct candidate){top[at - 1].logit, top[at - 1].token});
+        for (; at > 1 &&
+               ranks_before(&one, &(struct candidate){top[at - 1].logit, top[at - 1].token});
              at--)
             top[at] = top[at - 1];
         top[at] = (struct rf_candidate){one.id, one.logit};
     }
-    take_first(top, n, sum_of_all(sampler, logits, greatest_id, 1.0f), choice, runners_up);
+    choose_first(top, n, sum_of_all(sampler, logits, greatest_id, 1.0f), choice, runners_up);
 }
 
 int rf_not_finite(int32_t n, struct rf_error *error)
@@ -534,14 +543,14 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
                             struct rf_error *error)
 {
     if (make_lists(sampler, error)) return RF_ERR_MEMORY;
-    logits = change(sampler, logits, mask, text, n, path, n_path);
-    size_t best = greatest(sampler, logits);
+    logits = changed_logits(sampler, logits, mask, text, n, path, n_path);
+    size_t best = greatest_above(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
         return rf_not_finite(n + n_path, error);
     if (sampler->sampling.temperature == 0.0f)
-        take_greatest(sampler, logits, best, choice, runners_up);
+        choose_greatest(sampler, logits, best, choice, runners_up);
     else
-        *choice = draw(sampler, logits, best, n + n_path, runners_up);
+        *choice = draw_choice(sampler, logits, best, n + n_path, runners_up);
     return 0;
 }
 
@@ -561,13 +570,13 @@ int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *cho
                     struct rf_choice *runners_up, struct rf_error *error)
 {
     if (best->n == 0) return rf_not_finite(n, error);
-    take_first(best->top, best->n, (double)best->mass, choice, runners_up);
+    choose_first(best->top, best->n, (double)best->mass, choice, runners_up);
     return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int candidate_order(const void *a, const void *b)
 {
-    return before(a, b) ? -1 : before(b, a);
+    return ranks_before(a, b) ? -1 : ranks_before(b, a);
 }
 
 int rf_sampler_log_probs(struct rf_sampler *sampler, const float *logits, int32_t token,
@@ -578,7 +587,7 @@ int rf_sampler_log_probs(struct rf_sampler *sampler, const float *logits, int32_
     size_t n = collect_best(sampler, logits, found->n > 0 ? (size_t)found->n : 1);
     if (n == 0) return rf_not_finite(0, error);
     struct candidate *best = sampler->candidates;
-    qsort(best, n, sizeof *best, compare);
+    qsort(best, n, sizeof *best, candidate_order);
     double sum = 0.0;
     for (int32_t i = 0; i < sampler->n_vocab; i++) sum += (double)expf(logits[i] - best[0].logit);
     double mass = (double)best[0].logit + log(sum);

@@ -4,7 +4,7 @@
  *
  * Random numbers are a function of (seed, position, token), not a stream. So the target's choice
  * does not depend on drafts, and a draft model that chooses by the same rule from its own logits
- * often makes the same choice (docs/sampling.md). */
+ * often makes the same choice (docs/design/sampling.md). */
 #ifndef RF_INFER_SAMPLER_H
 #define RF_INFER_SAMPLER_H
 
@@ -23,17 +23,17 @@ struct rf_sampling {
     float repeat_penalty;  /* 1: off */
     int32_t repeat_last_n; /* -1: all */
     uint64_t seed;
-    float frequency_penalty, presence_penalty; /* 0: off; of the answer's own tokens */
+    float frequency_penalty, presence_penalty; /* 0: off; only the answer's own tokens count */
 };
 
-/* A token and a confidence: an estimate of its probability, in [0, 1]. Of a runner-up: that it is
+/* A token and a confidence: an estimate of its probability, in [0, 1]. For a runner-up: that it is
  * right if the choice and the runners-up before it are not. */
 struct rf_choice {
     int32_t token;
     float confidence;
 };
 
-enum { RF_RUNNERS_UP = 2 /* of a choice, at most */ };
+enum { RF_RUNNERS_UP = 2 /* most runners-up of a choice */ };
 
 /* Added to a token's logit before anything else. */
 struct rf_bias {
@@ -43,7 +43,7 @@ struct rf_bias {
 
 enum { RF_MAX_LOG_PROBS = 20 };
 
-/* Of a choice: log p of the chosen token and of the likeliest ones, in their order, as the model
+/* Log p of a chosen token and of the likeliest ones, in their order, as the model
  * has them: before biases, penalties, masks and temperature. */
 struct rf_log_probs {
     float chosen;
@@ -69,8 +69,8 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
 /* Biases of tokens of the vocabulary, each at most once. The list must live as long as this sampler
  * or a copy of its settings has it. */
 void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias, int32_t n);
-/* The answer's own tokens, which frequency and presence count, are those of the history from this
- * position on. */
+/* The answer's own tokens, which frequency and presence count, begin in the history at this
+ * position. */
 void rf_sampler_set_answer(struct rf_sampler *sampler, int32_t first);
 /* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
@@ -84,7 +84,7 @@ int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int
 
 /* The same with the history in two parts: text[0 .. n) and then path[0 .. n_path). Chooses among
  * the tokens of the mask (struct rf_pass), as if the others' logits were minus infinity; NULL:
- * among all. runners_up[RF_RUNNERS_UP]: what would have been chosen without the tokens before it,
+ * among all. runners_up[RF_RUNNERS_UP]: the choice if the tokens before it did not exist,
  * -1 where nothing is left; NULL: nobody asks. */
 int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
                             const int32_t *text, int32_t n, const int32_t *path, int32_t n_path,
@@ -100,7 +100,7 @@ int rf_not_finite(int32_t n, struct rf_error *error);
 
 /* 1 if the choice is the likeliest token whatever the history is. */
 int rf_sampler_is_greedy(const struct rf_sampler *sampler);
-/* That choice, and its runners-up as above, from the candidates that a pass told; `n`: tokens
+/* Makes that choice, and its runners-up as above, from the candidates that a pass told; `n`: tokens
  * before it, for the sentence. */
 int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
                     struct rf_choice *runners_up, struct rf_error *error);

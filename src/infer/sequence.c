@@ -1,3 +1,26 @@
+/* A sequence: one text, how far views have read it, and the cache of its keys and values. Sessions
+ * and the cascade of drafts call it; it calls the backend through struct rf_backend_ops. Whatever
+ * happens to a sequence, the logits after its text are, bit for bit, the logits after the same text
+ * read plainly from its beginning. This follows from the invariants:
+ *
+ * 1. The text is tokens[0 .. n + n_ahead). The first n are committed, n <= n_ctx; the others are
+ *    ahead, and RF_TREE_ROWS of them may stand beyond n_ctx.
+ * 2. Tokens are added at the end and taken back from the end. The follower hears of tokens taken
+ *    back before anything changes.
+ * 3. The cache's positions [0 .. n_read) hold the judge's entries for the text's tokens there.
+ *    n_read is at most the length of the text, and at most n_ctx.
+ * 4. Positions [n_read .. n_written) hold entries of one other view, the writer, for the text's
+ *    tokens there. Without a writer n_written is 0.
+ * 5. A pass of a view begins where the entries that the view may use end, and from there on all
+ *    older entries are void: no entry outlives the tokens and entries that it was computed from.
+ * 6. A pass of the judge ends the writer: nothing behind n_read is valid after it.
+ * 7. The kept answer is the answer of one row of one pass. It is valid while that pass is the last
+ *    one of its view, and while the view may use entries for all n_answered tokens.
+ * 8. A call that fails changes no committed token; only a cancelled prefill keeps the tokens that
+ *    it read.
+ *
+ * check_invariants() asserts 1, 3 and 4 wherever one of their numbers changes; the functions that
+ * keep the others name them. */
 #include "infer/sequence.h"
 
 #include <assert.h>
@@ -17,32 +40,37 @@ struct rf_sequence {
     int32_t n, n_ahead;
 
     int32_t n_read;               /* positions that hold the judge's entries */
-    const struct rf_view *writer; /* another view that wrote entries behind those, or NULL ... */
-    int32_t n_written;            /* ... up to here */
+    const struct rf_view *writer; /* the other view with entries behind n_read, or NULL */
+    int32_t n_written;            /* end of the writer's entries, or 0 */
     struct rf_follower *follower; /* or NULL */
 
-    /* The answer after the first n_answered tokens: number answer_row of the view's pass. */
+    /* The answer after the first n_answered tokens: row answer_row of pass answer_pass. */
     const struct rf_view *answerer;
     uint64_t answer_pass;
     int32_t answer_row, n_answered;
-    struct rf_best best; /* its candidates, where some were asked for; else n is 0 */
+    struct rf_best best; /* the answer's candidates; n is 0 where nobody asked for them */
 
     int32_t tokens[]; /* [n_ctx + RF_TREE_ROWS] */
 };
 
-static void check(const struct rf_sequence *s)
+static void check_invariants(const struct rf_sequence *s)
 {
+    /* 1 */
     assert(s->n >= 0 && s->n <= s->n_ctx);
     assert(s->n_ahead >= 0 && s->n + s->n_ahead <= s->n_ctx + RF_TREE_ROWS);
+    /* 3 */
     assert(s->n_read >= 0 && s->n_read <= s->n + s->n_ahead && s->n_read <= s->n_ctx);
-    assert(s->writer ? s->n_written > s->n_read && s->n_written <= s->n + s->n_ahead
+    /* 4 */
+    assert(s->writer ? s->writer != s->judge && s->n_written > s->n_read &&
+                           s->n_written <= s->n + s->n_ahead
                      : s->n_written == 0);
     (void)s;
 }
 
 /* A sequence without tokens, and without a cache. */
-static struct rf_sequence *allocate(struct rf_view *judge, int32_t n_ctx,
-                                    const struct rf_allocator *allocator, struct rf_error *error)
+static struct rf_sequence *sequence_alloc(struct rf_view *judge, int32_t n_ctx,
+                                          const struct rf_allocator *allocator,
+                                          struct rf_error *error)
 {
     struct rf_sequence *made;
     made = rf_malloc(allocator, 1,
@@ -58,7 +86,7 @@ static struct rf_sequence *allocate(struct rf_view *judge, int32_t n_ctx,
 }
 
 /* Gives out a sequence whose making ended with `code`. */
-static int finish(struct rf_sequence **sequence, struct rf_sequence *made, int code)
+static int give_sequence(struct rf_sequence **sequence, struct rf_sequence *made, int code)
 {
     if (code) rf_sequence_free(made);
     *sequence = code ? NULL : made;
@@ -69,12 +97,13 @@ int rf_sequence_new(struct rf_sequence **sequence, struct rf_view *judge,
                     const struct rf_sequence_shape *shape, const struct rf_allocator *allocator,
                     struct rf_error *error)
 {
-    struct rf_sequence *made = allocate(judge, shape->n_ctx, allocator, error);
-    if (!made || !judge) return finish(sequence, made, made ? 0 : RF_ERR_MEMORY);
+    struct rf_sequence *made = sequence_alloc(judge, shape->n_ctx, allocator, error);
+    if (!made || !judge) return give_sequence(sequence, made, made ? 0 : RF_ERR_MEMORY);
     const struct rf_cache_shape cache = {
         .params = judge->shape.program->params, .n_ctx = shape->n_ctx, .kv = shape->kv};
-    return finish(sequence, made,
-                  judge->backend->ops->cache_new(&made->cache, judge->backend, &cache, error));
+    return give_sequence(
+        sequence, made,
+        judge->backend->ops->cache_new(&made->cache, judge->backend, &cache, error));
 }
 
 void rf_sequence_free(struct rf_sequence *s)
@@ -87,18 +116,18 @@ void rf_sequence_free(struct rf_sequence *s)
 int rf_sequence_fork(struct rf_sequence **copy, struct rf_sequence *from, struct rf_view *judge,
                      struct rf_error *error)
 {
-    struct rf_sequence *made = allocate(judge, from->n_ctx, from->allocator, error);
-    if (!made) return finish(copy, NULL, RF_ERR_MEMORY);
+    struct rf_sequence *made = sequence_alloc(judge, from->n_ctx, from->allocator, error);
+    if (!made) return give_sequence(copy, NULL, RF_ERR_MEMORY);
     made->n = from->n;
     made->n_read = from->n_read < from->n ? from->n_read : from->n;
     if (from->cache)
         made->n_read = from->cache->backend->ops->cache_resume(from->cache, made->n_read);
     memcpy(made->tokens, from->tokens, (size_t)from->n * sizeof *made->tokens);
-    check(made);
-    return finish(copy, made,
-                  from->cache ? judge->backend->ops->cache_fork(&made->cache, from->cache,
-                                                                made->n_read, error)
-                              : 0);
+    check_invariants(made);
+    return give_sequence(copy, made,
+                         from->cache ? judge->backend->ops->cache_fork(&made->cache, from->cache,
+                                                                       made->n_read, error)
+                                     : 0);
 }
 
 /* ---- the text ---- */
@@ -133,7 +162,7 @@ void rf_sequence_set_follower(struct rf_sequence *s, struct rf_follower *followe
     s->follower = follower;
 }
 
-/* Another view's entries are valid for positions below n only. */
+/* Voids the writer's entries from position n on (4). */
 static void limit_writer(struct rf_sequence *s, int32_t n)
 {
     if (s->n_written > n) s->n_written = n;
@@ -142,8 +171,8 @@ static void limit_writer(struct rf_sequence *s, int32_t n)
     s->n_written = 0;
 }
 
-/* The cache's entries from position n on are no longer the text's. A pass must be able to begin
- * after those that stay. */
+/* Voids the cache's entries from position n on (3), and earlier ones where the cache could not
+ * begin a pass behind them. */
 static void limit_read(struct rf_sequence *s, int32_t n)
 {
     if (s->n_read > n)
@@ -151,6 +180,7 @@ static void limit_read(struct rf_sequence *s, int32_t n)
     limit_writer(s, n);
 }
 
+/* Keeps invariant 2: the follower first, then the text, then the entries. */
 void rf_sequence_rewind(struct rf_sequence *s, int32_t n)
 {
     assert(n >= 0 && n <= s->n + s->n_ahead);
@@ -161,7 +191,7 @@ void rf_sequence_rewind(struct rf_sequence *s, int32_t n)
         if (s->cache) s->cache->backend->ops->cache_trim(s->cache, n);
     }
     limit_read(s, n);
-    check(s);
+    check_invariants(s);
 }
 
 int rf_sequence_append(struct rf_sequence *s, const int32_t *tokens, int32_t n,
@@ -180,7 +210,7 @@ int rf_sequence_append(struct rf_sequence *s, const int32_t *tokens, int32_t n,
     rf_sequence_rewind(s, s->n);
     if (n) memcpy(s->tokens + s->n, tokens, (size_t)n * sizeof *tokens);
     s->n += n;
-    check(s);
+    check_invariants(s);
     return 0;
 }
 
@@ -190,7 +220,7 @@ void rf_sequence_place(struct rf_sequence *s, const int32_t *tokens, int32_t n)
     assert(n >= 0 && at + n <= s->n_ctx + RF_TREE_ROWS);
     memmove(s->tokens + at, tokens, (size_t)n * sizeof *tokens);
     s->n_ahead += n;
-    check(s);
+    check_invariants(s);
 }
 
 int rf_sequence_commit(struct rf_sequence *s, struct rf_error *error)
@@ -200,18 +230,19 @@ int rf_sequence_commit(struct rf_sequence *s, struct rf_error *error)
         return rf_fail(error, RF_ERR_CONTEXT, "the context of %d tokens is full", s->n_ctx);
     s->n++;
     s->n_ahead--;
-    check(s);
+    check_invariants(s);
     return 0;
 }
 
 /* ---- reading ---- */
 
-/* Positions that this view can use. */
+/* Positions with entries that this view may use. */
 static int32_t usable(const struct rf_sequence *s, const struct rf_view *view)
 {
     return view == s->writer ? s->n_written : s->n_read;
 }
 
+/* Invariant 7, for the text's first n_text tokens. */
 static int has_answer(const struct rf_sequence *s, const struct rf_view *view, int32_t n_text)
 {
     return s->answerer == view && s->answer_pass == view->passes && s->n_answered == n_text &&
@@ -225,27 +256,29 @@ int32_t rf_sequence_unread(const struct rf_sequence *s, const struct rf_view *vi
     return has_answer(s, view, n_text) ? 0 : 1;
 }
 
-/* To be called before a pass of the view over positions from `from` on: that pass overwrites the
- * entries there. */
+/* Call before a pass of the view over positions from `from` on, which overwrites the entries there
+ * (5). */
 static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_t from)
 {
     assert(from <= usable(s, view));
-    (void)view;
     limit_read(s, from);
+    assert(from == usable(s, view));
+    (void)view;
 }
 
-/* To be called after that pass, which has read up to position `to`. */
+/* Call after that pass, which has read up to position `to` (6). */
 static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t to)
 {
     if (view == s->judge) {
         s->n_read = to;
         limit_writer(s, 0);
+        assert(!s->writer);
         s->cache->backend->ops->cache_settle(s->cache, to);
     } else if (to > s->n_read) {
         s->writer = view;
         s->n_written = to;
     }
-    check(s);
+    check_invariants(s);
 }
 
 /* One pass over n tokens of the text from position `from` on. */
@@ -262,7 +295,7 @@ static int read_block(struct rf_sequence *s, struct rf_view *view, int32_t from,
     return code;
 }
 
-static int cancelled(const struct rf_sequence *s, int code, struct rf_error *error)
+static int tell_cancelled(const struct rf_sequence *s, int code, struct rf_error *error)
 {
     return code == RF_ERR_CANCELLED
                ? rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", s->n)
@@ -286,10 +319,11 @@ static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_
     return 0;
 }
 
-/* The pass that has just ended answers what follows the first n_text tokens. */
-static void keep_answer(struct rf_sequence *s, const struct rf_view *view, int32_t n_text,
+/* Row `row` of the pass that has just ended answers what follows the first n_text tokens (7). */
+static void note_answer(struct rf_sequence *s, const struct rf_view *view, int32_t n_text,
                         int32_t row, const struct rf_best *best)
 {
+    assert(n_text <= usable(s, view));
     s->answerer = view;
     s->answer_pass = view->passes;
     s->answer_row = row;
@@ -327,17 +361,17 @@ static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struc
 struct gathered {
     struct rf_rows groups[RF_MAX_ROWS];
     int32_t tokens[RF_MAX_ROWS], parents[RF_MAX_ROWS], wanted[RF_MAX_ROWS];
-    const uint64_t *masks[RF_MAX_ROWS]; /* of what is wanted */
+    const uint64_t *masks[RF_MAX_ROWS]; /* mask of each wanted row, or NULL */
     int has_masks;
     int32_t n_rows, n_wanted;
 };
 
-static int gather(struct gathered *g, struct rf_ask *ask, int32_t index, struct rf_view *view,
-                  struct rf_error *error)
+static int gather_rows(struct gathered *g, struct rf_ask *ask, int32_t index, struct rf_view *view,
+                       struct rf_error *error)
 {
     struct rf_sequence *s = ask->sequence;
     int32_t from = usable(s, view);
-    if (from >= ask->n_text) from = ask->n_text - 1; /* to the same bits */
+    if (from >= ask->n_text) from = ask->n_text - 1; /* the last row again: same bits */
     int32_t unread = ask->n_text - from, n = unread + ask->n_draft;
     int32_t answers = ask->reads_only ? 0 : ask->n_draft + 1;
     if (n > view->shape.max_rows - g->n_rows || n > RF_MAX_ROWS - g->n_rows ||
@@ -384,8 +418,8 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
     for (int32_t a = 0; !code && a < n_asks; a++) code = check_ask(&asks[a], view, error);
     for (int32_t a = 0; !code && a < n_asks; a++) code = read_ahead(&asks[a], view, error);
     for (int32_t a = 0; !code && a < n_asks; a++)
-        code = gather(&gathered, &asks[a], a, view, error);
-    if (code) return cancelled(asks->sequence, code, error);
+        code = gather_rows(&gathered, &asks[a], a, view, error);
+    if (code) return tell_cancelled(asks->sequence, code, error);
     for (int32_t a = 0; a < n_asks; a++)
         begin_pass(asks[a].sequence, view, gathered.groups[a].first_pos);
     const struct rf_pass pass = {.groups = gathered.groups,
@@ -397,12 +431,12 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
                                  .masks = gathered.has_masks ? gathered.masks : NULL};
     double start = rf_clock_seconds();
     code = rf_view_run(view, &pass, error);
-    if (code) return cancelled(asks->sequence, code, error);
+    if (code) return tell_cancelled(asks->sequence, code, error);
     if (cost) *cost = (struct rf_read_cost){gathered.n_rows, rf_clock_seconds() - start};
     for (int32_t a = 0; a < n_asks; a++) {
         end_pass(asks[a].sequence, view, asks[a].n_text);
         if (asks[a].reads_only) continue;
-        keep_answer(asks[a].sequence, view, asks[a].n_text, asks[a].first,
+        note_answer(asks[a].sequence, view, asks[a].n_text, asks[a].first,
                     options->n_best && !gathered.masks[asks[a].first]
                         ? &options->best[asks[a].first]
                         : NULL);
@@ -437,7 +471,7 @@ static int read_rest(struct rf_sequence *s, struct rf_view *view, rf_read_progre
         if (progress && progress(user, from + n - start, total) && from + n < s->n)
             return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
     }
-    keep_answer(s, view, s->n, 0, &best);
+    note_answer(s, view, s->n, 0, &best);
     return 0;
 }
 
@@ -460,13 +494,14 @@ int rf_sequence_answer(struct rf_sequence *s, struct rf_view *view, const float 
     return view->backend->ops->logits(view, s->answer_row, logits, error);
 }
 
-/* After a read that failed. If it was cancelled, the tokens that were read stay. Tokens that were
- * committed before always stay. */
-static int undo(struct rf_sequence *s, int32_t n_before, int code, struct rf_error *error)
+/* Takes back what a failed read has committed. After a cancelled one, the tokens that were read
+ * stay (8). */
+static int undo_read(struct rf_sequence *s, int32_t n_before, int code, struct rf_error *error)
 {
+    assert(n_before <= s->n);
     int32_t n = code == RF_ERR_CANCELLED && s->n_read > n_before ? s->n_read : n_before;
     rf_sequence_rewind(s, n);
-    return cancelled(s, code, error);
+    return tell_cancelled(s, code, error);
 }
 
 int rf_sequence_prefill(struct rf_sequence *s, struct rf_view *view, const int32_t *tokens,
@@ -477,7 +512,7 @@ int rf_sequence_prefill(struct rf_sequence *s, struct rf_view *view, const int32
     if (code) return code;
     if (usable(s, view) == s->n) return 0;
     code = read_rest(s, view, progress, user, error);
-    return code ? undo(s, n_before, code, error) : 0;
+    return code ? undo_read(s, n_before, code, error) : 0;
 }
 
 int rf_sequence_score(struct rf_sequence *s, struct rf_view *view, const int32_t *tokens, int32_t n,
@@ -506,7 +541,7 @@ int rf_sequence_score(struct rf_sequence *s, struct rf_view *view, const int32_t
         code = read_block(s, view, start, rows, &pass, error);
         for (int32_t i = 0; !code && i < pass.n_wanted; i++)
             if (!isfinite(pass.logprobs[i])) code = rf_not_finite(low + i + 1, error);
-        if (code) return undo(s, n_before, code, error);
+        if (code) return undo_read(s, n_before, code, error);
     }
     return 0;
 }
@@ -545,7 +580,7 @@ int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t
     }
     rf_sequence_rewind(s, n_before);
     s->answerer = NULL;
-    return cancelled(s, code, error);
+    return tell_cancelled(s, code, error);
 }
 
 /* ---- state ---- */
@@ -586,6 +621,6 @@ int rf_sequence_load(struct rf_sequence *s, const int32_t *tokens, int32_t n, in
     s->n = n;
     s->n_read = n_read;
     s->answerer = NULL;
-    check(s);
+    check_invariants(s);
     return 0;
 }

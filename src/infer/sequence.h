@@ -9,7 +9,7 @@
  * read along (QSpec, section 3.3): they use the judge's entries and write their own behind those,
  * which the judge overwrites when it gets there.
  *
- * A failed or cancelled call changes no token, but for prefills that were cancelled. */
+ * A failed or cancelled call changes no committed token, but for prefills that were cancelled. */
 #ifndef RF_INFER_SEQUENCE_H
 #define RF_INFER_SEQUENCE_H
 
@@ -17,7 +17,7 @@
 
 struct rf_sequence;
 
-enum { RF_PROMPT_ROWS = 256 /* of a pass over a prompt: weights are read once for so many */ };
+enum { RF_PROMPT_ROWS = 256 /* rows of a pass over a prompt: weights are read once for so many */ };
 
 struct rf_sequence_shape {
     int32_t n_ctx; /* tokens that it can hold */
@@ -40,9 +40,9 @@ const int32_t *rf_sequence_tokens(const struct rf_sequence *sequence); /* valid 
 int32_t rf_sequence_n_committed(const struct rf_sequence *sequence);
 int32_t rf_sequence_length(const struct rf_sequence *sequence); /* committed and ahead */
 int32_t rf_sequence_n_ctx(const struct rf_sequence *sequence);
-int32_t rf_sequence_n_read(const struct rf_sequence *sequence); /* by the judge */
+int32_t rf_sequence_n_read(const struct rf_sequence *sequence); /* positions the judge has read */
 
-/* Commits tokens; drops what is ahead. Nothing is appended on failure: RF_ERR_CONTEXT when they do
+/* Commits tokens; drops tokens ahead. Nothing is appended on failure: RF_ERR_CONTEXT when they do
  * not fit, RF_ERR_ARGUMENT names a token outside the vocabulary. */
 int rf_sequence_append(struct rf_sequence *sequence, const int32_t *tokens, int32_t n,
                        struct rf_error *error);
@@ -54,8 +54,8 @@ void rf_sequence_place(struct rf_sequence *sequence, const int32_t *tokens, int3
 /* Commits the first token that is ahead. RF_ERR_CONTEXT when the context is full. */
 int rf_sequence_commit(struct rf_sequence *sequence, struct rf_error *error);
 
-/* Who is told when tokens are taken back: all after the first n, before anything changes. There is
- * one at most; it must outlive the sequence or be taken off with NULL. */
+/* Hears when all tokens after the first n are taken back, before anything changes. A sequence has
+ * one at most, which outlives it or is taken off with NULL. */
 struct rf_follower {
     void (*rewound)(struct rf_follower *follower, int32_t n);
 };
@@ -63,18 +63,18 @@ void rf_sequence_set_follower(struct rf_sequence *sequence, struct rf_follower *
 
 /* ---- reading ---- */
 
-/* What a pass is to tell of one sequence: what follows tokens[0 .. n_text), and what follows each
- * of n_draft < RF_TREE_ROWS draft rows behind it. parents[i] < i: the draft row that row i follows,
- * -1: the text; NULL: each follows the one before. */
+/* A question about one sequence: which token follows tokens[0 .. n_text), and which one follows
+ * each of n_draft < RF_TREE_ROWS draft rows behind it. parents[i] < i: the draft row that row i
+ * follows, -1: the text; NULL: each follows the one before. */
 struct rf_ask {
     struct rf_sequence *sequence;
     const int32_t *draft, *parents;
     int32_t n_text, n_draft;
-    /* [1 + n_draft]: what may be among the candidates after the text and after each draft row, as
-     * in struct rf_pass; NULL: everything. */
+    /* [1 + n_draft]: the tokens that may be candidates after the text and after each draft row, as
+     * in struct rf_pass; NULL: all. */
     const uint64_t *const *masks;
     /* Only read, as far as n_text, and answer nothing; no drafts. So many tokens must fit into the
-     * pass; what comes before them is read, too. */
+     * pass; tokens before them are read, too. */
     int reads_only;
     int32_t first; /* set by rf_read: the answer after the text is answer `first` of the view, that
                       after draft row i is first + 1 + i */
@@ -86,7 +86,7 @@ struct rf_read_options {
     struct rf_best *best;
 };
 
-/* Of the last pass: what came before it (long texts that had to be read) is not in them. */
+/* Rows and seconds of the last pass, without the passes before it over a long text. */
 struct rf_read_cost {
     int32_t rows;
     double seconds;
@@ -99,7 +99,7 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
             const struct rf_read_options *options, struct rf_read_cost *cost,
             struct rf_error *error);
 
-/* Of the last rf_read's drafts, keeps the rows path[0 .. n) (ascending, each the child of the one
+/* Keeps the rows path[0 .. n) of the last rf_read's drafts (ascending, each the child of the one
  * before) as read. Their tokens are the text's tokens [n_text, n_text + n): the caller has placed
  * them there. */
 int rf_sequence_accept(struct rf_sequence *sequence, struct rf_view *view, int32_t n_text,

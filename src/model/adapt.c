@@ -1,4 +1,5 @@
-/* Tensors of a file, brought to what the forward pass computes with. */
+/* Brings a file's tensors to the form that the forward pass computes with: fused tensors become
+ * parts, norms get 1 added. Both containers' readers call it before the tensors are sorted. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -25,8 +26,9 @@ static const struct fused *find_fused(const struct fused *fused, size_t n, const
     return NULL;
 }
 
-static void split(struct rf_reading *reading, const struct fused *fused,
-                  const struct rf_tensor *tensor, size_t prefix, struct rf_tensor *parts)
+static void split_fused_tensor(struct rf_reading *reading, const struct fused *fused,
+                               const struct rf_tensor *tensor, size_t prefix,
+                               struct rf_tensor *parts)
 {
     uint64_t row_bytes = tensor->bytes / (uint64_t)tensor->ne[1], offset = 0;
     for (size_t p = 0; p < 3 && fused->parts[p]; p++) {
@@ -66,7 +68,7 @@ void rf_tensors_split(struct rf_reading *reading)
             all[n++] = *tensor;
             continue;
         }
-        split(reading, of, tensor, (size_t)(rest + 1 - tensor->name), all + n);
+        split_fused_tensor(reading, of, tensor, (size_t)(rest + 1 - tensor->name), all + n);
         n += of->parts[2] ? 3 : 2;
     }
     if (reading->code) return;

@@ -1,3 +1,6 @@
+/* Allocates zeroed memory in blocks that end together. A large request gets a block of its own,
+ * so that it wastes none of the current one. Readers of model files, templates and grammars call
+ * it. */
 #include "model/arena.h"
 
 #include <stdint.h>
@@ -10,8 +13,8 @@ struct rf_arena_block {
     unsigned char pad[ALIGNMENT - sizeof(struct rf_arena_block *)];
 };
 
-static unsigned char *add_block(struct rf_arena *arena, size_t bytes, const char *what,
-                                struct rf_error *error)
+static unsigned char *arena_add_block(struct rf_arena *arena, size_t bytes, const char *what,
+                                      struct rf_error *error)
 {
     struct rf_arena_block *block =
         rf_malloc(arena->allocator, 1, sizeof *block + bytes, what, error);
@@ -32,11 +35,11 @@ void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const ch
     size_t bytes = (count * size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1);
     if (bytes == 0) bytes = ALIGNMENT; /* an empty request gets a valid pointer, too */
     if (bytes > SMALL_BLOCK / 4) {
-        void *own = add_block(arena, bytes, what, error);
+        void *own = arena_add_block(arena, bytes, what, error);
         return own ? memset(own, 0, bytes) : NULL;
     }
     if (bytes > arena->left) {
-        unsigned char *block = add_block(arena, SMALL_BLOCK, what, error);
+        unsigned char *block = arena_add_block(arena, SMALL_BLOCK, what, error);
         if (!block) return NULL;
         arena->at = block;
         arena->left = SMALL_BLOCK;

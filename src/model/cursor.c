@@ -1,3 +1,5 @@
+/* Takes bytes and little-endian integers from a block of file bytes. It never moves beyond the
+ * end: a short block fails the reading. The parsers of GGUF and of safetensors headers call it. */
 #include "model/cursor.h"
 
 #include <inttypes.h>

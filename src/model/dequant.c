@@ -37,7 +37,7 @@ static const uint32_t bit_mask[32] = {
 
 /* ---- blocks of 32: element i is the low nibble of byte i, element i + 16 its high nibble ---- */
 
-static void q4_0(const uint8_t *restrict block, float *restrict out)
+static void dequant_q4_0(const uint8_t *restrict block, float *restrict out)
 {
     float d = load_f16(block);
     const uint8_t *q = block + 2;
@@ -47,7 +47,7 @@ static void q4_0(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q4_1(const uint8_t *restrict block, float *restrict out)
+static void dequant_q4_1(const uint8_t *restrict block, float *restrict out)
 {
     float d = load_f16(block), m = load_f16(block + 2);
     const uint8_t *q = block + 4;
@@ -57,7 +57,7 @@ static void q4_1(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q5_0(const uint8_t *restrict block, float *restrict out)
+static void dequant_q5_0(const uint8_t *restrict block, float *restrict out)
 {
     float d = load_f16(block);
     uint32_t high = load_u32(block + 2);
@@ -68,7 +68,7 @@ static void q5_0(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q5_1(const uint8_t *restrict block, float *restrict out)
+static void dequant_q5_1(const uint8_t *restrict block, float *restrict out)
 {
     float d = load_f16(block), m = load_f16(block + 2);
     uint32_t high = load_u32(block + 4);
@@ -79,7 +79,7 @@ static void q5_1(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q8_0(const uint8_t *restrict block, float *restrict out)
+static void dequant_q8_0(const uint8_t *restrict block, float *restrict out)
 {
     float d = load_f16(block);
     const uint8_t *q = block + 2;
@@ -89,7 +89,7 @@ static void q8_0(const uint8_t *restrict block, float *restrict out)
 /* OCP Microscaling Formats v1.0, section 5.3: an E8M0 scale and 32 E2M1 elements. The table holds
  * twice the values of the elements, and the scale is halved to match. As in ggml, scales 0 and 1
  * give denormals, and 255 is not treated as NaN. */
-static void mxfp4(const uint8_t *restrict block, float *restrict out)
+static void dequant_mxfp4(const uint8_t *restrict block, float *restrict out)
 {
     static const float doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     uint32_t e = block[0];
@@ -102,7 +102,7 @@ static void mxfp4(const uint8_t *restrict block, float *restrict out)
 }
 
 /* dtype.h has its definition. */
-static void w4a8(const uint8_t *restrict block, float *restrict out)
+static void dequant_w4a8(const uint8_t *restrict block, float *restrict out)
 {
     float d = load_f16(block);
     const uint8_t *q = block + 2;
@@ -115,7 +115,7 @@ static void w4a8(const uint8_t *restrict block, float *restrict out)
 /* ---- blocks of 256 ("K quants"): 8 groups of 32 or 16 of 16, each with a small scale under the
  * block's ---- */
 
-static void q2_k(const uint8_t *restrict block, float *restrict out)
+static void dequant_q2_k(const uint8_t *restrict block, float *restrict out)
 {
     const uint8_t *scales = block, *q = block + 16;
     float d = load_f16(block + 80), dmin = load_f16(block + 82);
@@ -129,7 +129,7 @@ static void q2_k(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q3_k(const uint8_t *restrict block, float *restrict out)
+static void dequant_q3_k(const uint8_t *restrict block, float *restrict out)
 {
     const uint8_t *high = block, *q = block + 32, *packed = block + 96;
     float d = load_f16(block + 108);
@@ -157,7 +157,7 @@ static void k_scales(const uint8_t *packed, float d, float dmin, float scale[8],
     }
 }
 
-static void q4_k(const uint8_t *restrict block, float *restrict out)
+static void dequant_q4_k(const uint8_t *restrict block, float *restrict out)
 {
     float scale[8], min[8];
     k_scales(block + 4, load_f16(block), load_f16(block + 2), scale, min);
@@ -172,7 +172,7 @@ static void q4_k(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q5_k(const uint8_t *restrict block, float *restrict out)
+static void dequant_q5_k(const uint8_t *restrict block, float *restrict out)
 {
     float scale[8], min[8];
     k_scales(block + 4, load_f16(block), load_f16(block + 2), scale, min);
@@ -188,7 +188,7 @@ static void q5_k(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-static void q6_k(const uint8_t *restrict block, float *restrict out)
+static void dequant_q6_k(const uint8_t *restrict block, float *restrict out)
 {
     const uint8_t *low = block, *high = block + 128, *scales = block + 192;
     float d = load_f16(block + 208);
@@ -211,9 +211,10 @@ static void q6_k(const uint8_t *restrict block, float *restrict out)
 typedef void block_fn(const uint8_t *restrict block, float *restrict out);
 
 static block_fn *const block_of[RF_DTYPE_LIMIT] = {
-    [RF_Q4_0] = q4_0, [RF_Q4_1] = q4_1, [RF_Q5_0] = q5_0,   [RF_Q5_1] = q5_1,
-    [RF_Q8_0] = q8_0, [RF_Q2_K] = q2_k, [RF_Q3_K] = q3_k,   [RF_Q4_K] = q4_k,
-    [RF_Q5_K] = q5_k, [RF_Q6_K] = q6_k, [RF_MXFP4] = mxfp4, [RF_W4A8] = w4a8,
+    [RF_Q4_0] = dequant_q4_0, [RF_Q4_1] = dequant_q4_1,   [RF_Q5_0] = dequant_q5_0,
+    [RF_Q5_1] = dequant_q5_1, [RF_Q8_0] = dequant_q8_0,   [RF_Q2_K] = dequant_q2_k,
+    [RF_Q3_K] = dequant_q3_k, [RF_Q4_K] = dequant_q4_k,   [RF_Q5_K] = dequant_q5_k,
+    [RF_Q6_K] = dequant_q6_k, [RF_MXFP4] = dequant_mxfp4, [RF_W4A8] = dequant_w4a8,
 };
 
 static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, size_t n)

@@ -1,3 +1,5 @@
+/* The table of element types, made of RF_EACH_DTYPE. Everything that needs a type's name or the
+ * size of its blocks asks it. */
 #include "model/dtype.h"
 
 #include <assert.h>

@@ -50,6 +50,8 @@ int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes)
 /* Bytes of one element; 0 for strings and arrays. */
 size_t rf_gguf_type_bytes(uint32_t type);
 
+/* Sorts the values by key, which rf_gguf_find relies on. */
+void rf_gguf_sort_values(struct rf_gguf *gguf);
 /* NULL when there is none, or after a failure. A key that begins with a dot follows the name of the
  * architecture: ".block_count" is "llama.block_count". */
 const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key);
@@ -81,9 +83,9 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
 enum { RF_GGUF_TENSOR_I8 = 24 /* ggml's number of the type I8 */ };
 
 /* Fails for an architecture that is not known. The sentence has the known one whose tensors are
- * nearest, and what the file has besides. */
+ * nearest, and the file's other tensors and keys. */
 void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch);
-/* Reads everything but n_vocab and what depends on tensors. */
+/* Reads all parameters but n_vocab and others that depend on tensors. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
 void rf_gguf_read_vocab(struct rf_gguf *gguf);
 

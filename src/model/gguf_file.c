@@ -1,8 +1,6 @@
 /* Parses a GGUF header. No number in it is trusted: before anything is allocated, its count is
  * checked against the bytes that are left, and every extent is taken from one cursor. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "model/cursor.h"
 #include "model/gguf.h"
@@ -16,12 +14,6 @@ enum {
     MIN_ALIGNMENT = 8,
     MAX_ALIGNMENT = 1 << 20
 };
-
-size_t rf_gguf_type_bytes(uint32_t type)
-{
-    static const unsigned char bytes[RF_GGUF_TYPE_LIMIT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    return bytes[type];
-}
 
 static struct rf_str take_string(struct rf_cursor *cursor, const char *what)
 {
@@ -85,22 +77,6 @@ static void take_value(struct rf_cursor *cursor, struct rf_gguf_value *value)
                rf_shown(value->key), value->key.data, start, value->data[0]);
 }
 
-static int by_key(const void *a, const void *b)
-{
-    return rf_str_order(((const struct rf_gguf_value *)a)->key,
-                        ((const struct rf_gguf_value *)b)->key);
-}
-
-const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key)
-{
-    if (gguf->reading->code) return NULL;
-    const char *arch = *key == '.' ? gguf->reading->source->params.arch_name : "";
-    snprintf(gguf->key, sizeof gguf->key, "%s%s", arch, key);
-    struct rf_gguf_value wanted = {.key = rf_str_of(gguf->key)};
-    if (gguf->n_values == 0) return NULL;
-    return bsearch(&wanted, gguf->values, gguf->n_values, sizeof *gguf->values, by_key);
-}
-
 static void parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n)
 {
     struct rf_reading *reading = gguf->reading;
@@ -108,7 +84,7 @@ static void parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_
     for (uint64_t i = 0; !reading->code && i < n; i++) take_value(cursor, &gguf->values[i]);
     if (reading->code) return;
     gguf->n_values = (size_t)n;
-    qsort(gguf->values, gguf->n_values, sizeof *gguf->values, by_key);
+    rf_gguf_sort_values(gguf);
     for (size_t i = 1; i < gguf->n_values; i++) {
         struct rf_str key = gguf->values[i].key;
         if (rf_str_same(gguf->values[i - 1].key, key))

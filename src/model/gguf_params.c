@@ -28,7 +28,7 @@ static void read_architecture(struct rf_gguf *gguf)
 }
 
 /* A count, at least 1, with a default where the key is missing. */
-static int32_t count(struct rf_gguf *gguf, const char *key, int32_t otherwise)
+static int32_t gguf_count(struct rf_gguf *gguf, const char *key, int32_t otherwise)
 {
     return (int32_t)rf_gguf_integer(gguf, key, 1, INT32_MAX, otherwise);
 }
@@ -47,32 +47,32 @@ static void read_attention(struct rf_gguf *gguf)
     params->n_head = need(gguf, rf_gguf_per_layer(gguf, ".attention.head_count", n_layer, 0));
     params->n_head_kv =
         rf_gguf_per_layer(gguf, ".attention.head_count_kv", n_layer, params->n_head);
-    int32_t head_dim = count(gguf, ".attention.key_length", 0);
+    int32_t head_dim = gguf_count(gguf, ".attention.key_length", 0);
     if (reading->code) return;
     if (head_dim == 0 && params->n_embd % params->n_head)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " attention heads do not divide the embedding length, %" PRId32,
                params->n_head, params->n_embd);
     params->head_dim = head_dim ? head_dim : params->n_embd / params->n_head;
-    int32_t value_dim = count(gguf, ".attention.value_length", params->head_dim);
+    int32_t value_dim = gguf_count(gguf, ".attention.value_length", params->head_dim);
     if (value_dim != params->head_dim)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "heads have keys of %" PRId32 " but values of %" PRId32
                " elements, which is not supported",
                params->head_dim, value_dim);
-    params->rope_dim = count(gguf, ".rope.dimension_count", params->head_dim);
+    params->rope_dim = gguf_count(gguf, ".rope.dimension_count", params->head_dim);
 }
 
 /* llama.cpp multiplies YaRN's own magnitude by attn_factor. */
-static void read_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
+static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
 {
     int32_t trained = gguf->reading->source->params.n_ctx_train;
     const struct rf_yarn yarn = {
         .factor = factor,
-        .original = count(gguf, ".rope.scaling.original_context_length", trained),
+        .original = gguf_count(gguf, ".rope.scaling.original_context_length", trained),
         .beta_fast = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_fast", 32),
         .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
-        .is_whole = gguf->reading->source->params.arch != RF_ARCH_GPT_OSS,
+        .is_whole = !rf_arch_row(gguf->reading->source->params.arch)->yarn_is_exact,
         .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
     rf_rope_yarn(gguf->reading, &yarn);
 }
@@ -81,6 +81,7 @@ static void read_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
 static void read_rope_scaling(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
+    int has_longrope = (rf_arch_row(params->arch)->keys & RF_KEYS_LONGROPE) != 0;
     struct rf_str type = rf_gguf_string(gguf, ".rope.scaling.type", rf_str_of("linear"));
     /* The second key is the older name of the first. In llama.cpp 0 is "not set". */
     double older = rf_gguf_float(gguf, ".rope.scale_linear", 0);
@@ -90,14 +91,14 @@ static void read_rope_scaling(struct rf_gguf *gguf)
     if (attn_factor == 0) attn_factor = 1;
     params->rope_magnitude = (float)attn_factor;
     /* phi3's longrope: llama.cpp's converter writes no type, but two tensors of factors. */
-    if (params->arch == RF_ARCH_PHI3)
-        params->n_ctx_short = count(gguf, ".rope.scaling.original_context_length", 0);
+    if (has_longrope)
+        params->n_ctx_short = gguf_count(gguf, ".rope.scaling.original_context_length", 0);
     if (rf_str_is(type, "none")) return;
     if (rf_str_is(type, "linear"))
         params->rope_scale = 1.0f / (float)factor;
     else if (rf_str_is(type, "yarn"))
-        read_yarn(gguf, factor, attn_factor);
-    else if (!rf_str_is(type, "longrope") || params->arch != RF_ARCH_PHI3)
+        gguf_yarn(gguf, factor, attn_factor);
+    else if (!rf_str_is(type, "longrope") || !has_longrope)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "%s.rope.scaling.type is \"%.*s\"; none, linear, yarn and llama3 (as "
                "rope_freqs.weight) are supported, of phi3 also longrope",
@@ -106,7 +107,7 @@ static void read_rope_scaling(struct rf_gguf *gguf)
 
 /* Keys that change the computation in ways that the forward pass does not implement, at all or for
  * this architecture. They are errors unless they have their usual values. */
-static void refuse_variants(struct rf_gguf *gguf)
+static void gguf_refuse_variants(struct rf_gguf *gguf)
 {
     static const struct {
         const char *key;
@@ -145,7 +146,7 @@ static void refuse_variants(struct rf_gguf *gguf)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is not supported", gguf->key);
 }
 
-/* Which layers have a window, where the file says so: every n-th has none, or a flag for each. */
+/* The layers with a window, where the file names them: all but every n-th, or a flag for each. */
 static void read_window_pattern(struct rf_gguf *gguf)
 {
     static const char key[] = ".attention.sliding_window_pattern";
@@ -155,7 +156,7 @@ static void read_window_pattern(struct rf_gguf *gguf)
     if (!value || !row->period) return;
     int is_list = value->type == RF_GGUF_ARRAY;
     if (is_list) value = rf_gguf_array(gguf, key, RF_GGUF_BOOL);
-    int32_t period = is_list ? 0 : count(gguf, key, row->period);
+    int32_t period = is_list ? 0 : gguf_count(gguf, key, row->period);
     if (value && is_list && value->count != (uint64_t)params->n_layer)
         rf_bad(gguf->reading, RF_ERR_FORMAT,
                "key %s has %" PRIu64 " elements for %" PRId32 " layers", gguf->key, value->count,
@@ -166,7 +167,7 @@ static void read_window_pattern(struct rf_gguf *gguf)
 }
 
 /* Factors and caps. Those of an architecture without such keys were refused. */
-static void read_scales(struct rf_gguf *gguf)
+static void gguf_scales(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
     params->embedding_scale = (float)rf_gguf_float(gguf, ".embedding_scale", 0);
@@ -182,9 +183,7 @@ static void read_scales(struct rf_gguf *gguf)
         params->rope_theta_local =
             (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_theta_local);
     /* Gemma's query_pre_attn_scalar is no key: only the 27B models have another than head_dim. */
-    int is_27b = (params->arch == RF_ARCH_GEMMA2 && params->n_layer == 46) ||
-                 (params->arch == RF_ARCH_GEMMA3 && params->n_layer == 62);
-    if (is_27b)
+    if (params->n_layer == rf_arch_row(params->arch)->n_layer_27b)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
 }
 
@@ -199,7 +198,7 @@ static void read_experts(struct rf_gguf *gguf)
                "key %s is %" PRId32 "; a %s model with experts is not supported", gguf->key,
                params->n_expert, params->arch_name);
     if (!params->n_expert) return;
-    params->n_expert_used = need(gguf, count(gguf, ".expert_used_count", 0));
+    params->n_expert_used = need(gguf, gguf_count(gguf, ".expert_used_count", 0));
     /* The softmax of all, then of the chosen ones, is the softmax of the chosen ones. */
     enum { UNSET = 0, SOFTMAX = 1, SOFTMAX_OF_CHOSEN = 3 };
     int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
@@ -207,13 +206,14 @@ static void read_experts(struct rf_gguf *gguf)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "key %s is %" PRId64 "; only a softmax is supported", gguf->key, gating);
     params->n_ff_dense = params->n_ff;
-    params->n_ff = count(gguf, ".expert_feed_forward_length", params->n_ff);
+    params->n_ff = gguf_count(gguf, ".expert_feed_forward_length", params->n_ff);
     if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)
-        params->n_ff_shared = count(gguf, ".expert_shared_feed_forward_length", params->n_ff_dense);
+        params->n_ff_shared =
+            gguf_count(gguf, ".expert_shared_feed_forward_length", params->n_ff_dense);
 }
 
 /* A number that the file recommends; NaN where the key is missing. */
-static double recommended(struct rf_gguf *gguf, const char *key, int is_integer)
+static double gguf_recommended(struct rf_gguf *gguf, const char *key, int is_integer)
 {
     if (!rf_gguf_find(gguf, key)) return NAN;
     gguf->reading->source->sampling.from = "the file's general.sampling";
@@ -224,16 +224,16 @@ static double recommended(struct rf_gguf *gguf, const char *key, int is_integer)
 static void read_sampling(struct rf_gguf *gguf)
 {
     struct rf_recommended_sampling *sampling = &gguf->reading->source->sampling;
-    sampling->temperature = recommended(gguf, "general.sampling.temp", 0);
-    sampling->top_k = recommended(gguf, "general.sampling.top_k", 1);
-    sampling->top_p = recommended(gguf, "general.sampling.top_p", 0);
-    sampling->min_p = recommended(gguf, "general.sampling.min_p", 0);
-    sampling->repeat_penalty = recommended(gguf, "general.sampling.penalty_repeat", 0);
-    sampling->repeat_last_n = recommended(gguf, "general.sampling.penalty_last_n", 1);
+    sampling->temperature = gguf_recommended(gguf, "general.sampling.temp", 0);
+    sampling->top_k = gguf_recommended(gguf, "general.sampling.top_k", 1);
+    sampling->top_p = gguf_recommended(gguf, "general.sampling.top_p", 0);
+    sampling->min_p = gguf_recommended(gguf, "general.sampling.min_p", 0);
+    sampling->repeat_penalty = gguf_recommended(gguf, "general.sampling.penalty_repeat", 0);
+    sampling->repeat_last_n = gguf_recommended(gguf, "general.sampling.penalty_last_n", 1);
 }
 
 /* The numbers are llama.cpp's. */
-static void read_pooling(struct rf_gguf *gguf)
+static void gguf_pooling(struct rf_gguf *gguf)
 {
     int64_t named = rf_gguf_integer(gguf, ".pooling_type", INT32_MIN, INT32_MAX, 0);
     gguf->reading->source->pooling = named == 1   ? RF_POOLING_MEAN
@@ -245,10 +245,10 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
     read_architecture(gguf);
-    refuse_variants(gguf);
-    params->n_layer = need(gguf, count(gguf, ".block_count", 0));
-    params->n_ctx_train = need(gguf, count(gguf, ".context_length", 0));
-    params->n_embd = need(gguf, count(gguf, ".embedding_length", 0));
+    gguf_refuse_variants(gguf);
+    params->n_layer = need(gguf, gguf_count(gguf, ".block_count", 0));
+    params->n_ctx_train = need(gguf, gguf_count(gguf, ".context_length", 0));
+    params->n_embd = need(gguf, gguf_count(gguf, ".embedding_length", 0));
     params->n_ff = need(gguf, rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, 0));
     read_experts(gguf);
     read_attention(gguf);
@@ -258,9 +258,9 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);
     if (!gguf->reading->code) read_rope_scaling(gguf);
-    if (!gguf->reading->code) read_scales(gguf);
+    if (!gguf->reading->code) gguf_scales(gguf);
     if (!gguf->reading->code) rf_arch_end(gguf->reading);
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
-    read_pooling(gguf);
+    gguf_pooling(gguf);
 }

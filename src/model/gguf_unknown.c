@@ -1,4 +1,5 @@
-/* What is missing to run a GGUF file of an unknown architecture. */
+/* The sentence for a GGUF file of an unknown architecture: the known one whose tensors are nearest,
+ * and the file's other tensors and keys. gguf_params.c calls it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,14 +14,14 @@ struct list {
     int n, is_cut;
 };
 
-static void add(struct list *list, struct rf_str name)
+static void add_listed(struct list *list, struct rf_str name)
 {
     static const char comma[] = ", ", more[] = ", ...";
     int shown = rf_shown_up_to(name, 60);
     list->n++;
     if (list->is_cut) return;
     char *end = list->text + list->used;
-    size_t room = sizeof list->text - list->used; /* at least for `more` */
+    size_t room = sizeof list->text - list->used; /* room for `more` at least */
     list->is_cut = (size_t)shown + strlen(comma) + sizeof more > room;
     if (list->is_cut)
         memcpy(end, more, sizeof more);
@@ -30,7 +31,7 @@ static void add(struct list *list, struct rf_str name)
 }
 
 /* A tensor's name without the number of its layer; empty for a layer but the first. */
-static struct rf_str kind_of(const char *name)
+static struct rf_str tensor_kind(const char *name)
 {
     static const char first[] = "blk.0.";
     if (strncmp(name, first, strlen(first)) == 0) return rf_str_of(name + strlen(first));
@@ -40,7 +41,7 @@ static struct rf_str kind_of(const char *name)
 static int has_kind(const struct rf_source *source, const char *kind)
 {
     for (int32_t i = 0; i < source->n_tensors; i++)
-        if (rf_str_is(kind_of(source->tensors[i].name), kind)) return 1;
+        if (rf_str_is(tensor_kind(source->tensors[i].name), kind)) return 1;
     return 0;
 }
 
@@ -50,7 +51,7 @@ struct row {
 };
 #define ROW(field, gguf, hf, role, ne0, ne1, condition) {gguf, (int)(condition)},
 
-static int is_known(const struct row *rows, size_t n, struct rf_str kind)
+static int is_known_kind(const struct row *rows, size_t n, struct rf_str kind)
 {
     for (size_t i = 0; i < n; i++)
         if (rows[i].used && rf_str_is(kind, rows[i].name)) return 1;
@@ -59,18 +60,19 @@ static int is_known(const struct row *rows, size_t n, struct rf_str kind)
 
 /* Compares the file's tensors with those of an architecture, in both directions. Returns how many
  * have no counterpart. */
-static int compare(const struct rf_source *source, const struct rf_params *p, struct list *more,
-                   struct list *fewer)
+static int list_differences(const struct rf_source *source, const struct rf_params *p,
+                            struct list *more, struct list *fewer)
 {
     const int32_t layer = 0;
     const struct row rows[] = {RF_EACH_MODEL_TENSOR(ROW) RF_EACH_LAYER_TENSOR(ROW)};
     size_t n = sizeof rows / sizeof *rows;
     for (int32_t i = 0; i < source->n_tensors; i++) {
-        struct rf_str kind = kind_of(source->tensors[i].name);
-        if (kind.bytes && !is_known(rows, n, kind)) add(more, kind);
+        struct rf_str kind = tensor_kind(source->tensors[i].name);
+        if (kind.bytes && !is_known_kind(rows, n, kind)) add_listed(more, kind);
     }
     for (size_t i = 0; i < n; i++)
-        if (rows[i].used && !has_kind(source, rows[i].name)) add(fewer, rf_str_of(rows[i].name));
+        if (rows[i].used && !has_kind(source, rows[i].name))
+            add_listed(fewer, rf_str_of(rows[i].name));
     return more->n + fewer->n;
 }
 
@@ -101,7 +103,7 @@ static void list_keys(const struct rf_gguf *gguf, struct rf_str arch, struct lis
         struct rf_str name = {key.data + arch.bytes + 1, key.bytes - arch.bytes - 1};
         size_t k = 0;
         while (k < sizeof known / sizeof *known && !rf_str_is(name, known[k])) k++;
-        if (k == sizeof known / sizeof *known) add(keys, name);
+        if (k == sizeof known / sizeof *known) add_listed(keys, name);
     }
 }
 
@@ -114,9 +116,9 @@ void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch)
     for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++) {
         struct list a = {.n = 0}, b = {.n = 0};
         struct rf_params params = row->traits;
-        add(&names, rf_str_of(row->name));
+        add_listed(&names, rf_str_of(row->name));
         params.tied_output = !has_kind(source, "output.weight");
-        int differences = compare(source, &params, &a, &b);
+        int differences = list_differences(source, &params, &a, &b);
         if (fewest >= 0 && differences >= fewest) continue;
         fewest = differences;
         nearest = row->name;

@@ -1,5 +1,7 @@
 /* Looks up metadata values by key and expected type. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "model/cursor.h"
 #include "model/gguf.h"
@@ -10,6 +12,33 @@ static const char *type_name(uint32_t type)
         "UINT8", "INT8",   "UINT16", "INT16",  "UINT32", "INT32",  "FLOAT32",
         "BOOL",  "STRING", "ARRAY",  "UINT64", "INT64",  "FLOAT64"};
     return names[type];
+}
+
+size_t rf_gguf_type_bytes(uint32_t type)
+{
+    static const unsigned char bytes[RF_GGUF_TYPE_LIMIT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    return bytes[type];
+}
+
+static int key_order(const void *a, const void *b)
+{
+    return rf_str_order(((const struct rf_gguf_value *)a)->key,
+                        ((const struct rf_gguf_value *)b)->key);
+}
+
+void rf_gguf_sort_values(struct rf_gguf *gguf)
+{
+    qsort(gguf->values, gguf->n_values, sizeof *gguf->values, key_order);
+}
+
+const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key)
+{
+    if (gguf->reading->code) return NULL;
+    const char *arch = *key == '.' ? gguf->reading->source->params.arch_name : "";
+    snprintf(gguf->key, sizeof gguf->key, "%s%s", arch, key);
+    struct rf_gguf_value wanted = {.key = rf_str_of(gguf->key)};
+    if (gguf->n_values == 0) return NULL;
+    return bsearch(&wanted, gguf->values, gguf->n_values, sizeof *gguf->values, key_order);
 }
 
 int rf_gguf_missing(struct rf_gguf *gguf)

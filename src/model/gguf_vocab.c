@@ -45,7 +45,7 @@ static const struct rf_gguf_value *per_token(struct rf_gguf *gguf, const char *k
     return gguf->reading->code ? NULL : value;
 }
 
-static void read_tokens(struct rf_gguf *gguf)
+static void gguf_tokens(struct rf_gguf *gguf)
 {
     struct rf_reading *reading = gguf->reading;
     struct rf_vocab *vocab = &reading->source->vocab;
@@ -71,7 +71,7 @@ static void read_tokens(struct rf_gguf *gguf)
 }
 
 /* "a b": the byte alphabet has no space, so there is exactly one. */
-static void read_merges(struct rf_gguf *gguf)
+static void gguf_merges(struct rf_gguf *gguf)
 {
     static const char key[] = "tokenizer.ggml.merges";
     struct rf_reading *reading = gguf->reading;
@@ -128,8 +128,8 @@ void rf_gguf_read_vocab(struct rf_gguf *gguf)
 {
     struct rf_vocab *vocab = &gguf->reading->source->vocab;
     read_kind(gguf);
-    read_tokens(gguf);
-    if (vocab->kind == RF_VOCAB_BPE) read_merges(gguf);
+    gguf_tokens(gguf);
+    if (vocab->kind == RF_VOCAB_BPE) gguf_merges(gguf);
     read_ids(gguf, vocab);
     read_flags(gguf, vocab);
     if (!gguf->reading->code) rf_vocab_check(gguf->reading);

@@ -1,3 +1,5 @@
+/* Writes a GGUF model again, header first: keys and tensors that nobody changes keep their bytes
+ * and order. rf_quantize (src/quant) calls it. */
 #include "model/gguf_write.h"
 
 #include <stdlib.h>
@@ -5,11 +7,11 @@
 #include "model/gguf.h"
 #include "model/open.h"
 
-enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };
+enum { QUANTIZATION_VERSION = 2 /* ggml's version of its blocks */ };
 
 struct rf_gguf_copy_private {
     struct rf_allocator allocator;
-    struct rf_reading reading; /* the same file, parsed once more for names and places */
+    struct rf_reading reading; /* a second parse of the file, for names and places */
     struct rf_gguf gguf;       /* values in the file's order, so rf_gguf_find does not work on it */
 };
 
@@ -35,7 +37,7 @@ static int by_tensor_data(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int read_again(struct rf_gguf_copy *copy, const char *path, struct rf_error *error)
+static int reread_file(struct rf_gguf_copy *copy, const char *path, struct rf_error *error)
 {
     struct rf_source *again;
     struct rf_gguf_copy_private *own = copy->private_;
@@ -73,7 +75,7 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
                        "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written "
                        "as it was read",
                        path, made->copy.source->container);
-    if (!code) code = read_again(&made->copy, path, error);
+    if (!code) code = reread_file(&made->copy, path, error);
     if (code)
         rf_gguf_copy_close(&made->copy);
     else
@@ -153,7 +155,7 @@ static int has_w4a8(const struct rf_gguf_copy *copy)
 struct set_key {
     const char *key;
     uint32_t number;
-    int is_there; /* in the file that is read */
+    int is_there; /* the file that is read has it */
 };
 enum { N_SETS = 3 };
 

@@ -6,16 +6,15 @@
 
 struct rf_copied_tensor {
     const struct rf_tensor *tensor;
-    enum rf_dtype dtype; /* of the new tensor; initially the present type */
-    uint64_t bytes,
-        offset; /* in the new file, from the start of the data; rf_gguf_copy_header sets them */
+    enum rf_dtype dtype;    /* type of the new tensor; initially the present one */
+    uint64_t bytes, offset; /* place in the new file's data; rf_gguf_copy_header sets both */
 };
 
 struct rf_gguf_copy {
     struct rf_source *source;         /* the model, checked as for running it */
-    struct rf_copied_tensor *tensors; /* in the order in which their data lies in the file */
+    struct rf_copied_tensor *tensors; /* ordered as their data lies in the file */
     size_t n_tensors;
-    int32_t w4a8_group; /* of tensors that get the type W4A8, for the header */
+    int32_t w4a8_group; /* group size of tensors that get the type W4A8 */
     struct rf_gguf_copy_private *private_;
 };
 

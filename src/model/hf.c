@@ -7,7 +7,7 @@
 
 #include "platform/file.h"
 
-/* Of the files beside the shards: the members of rf_hf_files, and of rf_hf where it is JSON. */
+/* The files beside the shards: each one's member of rf_hf_files, and of rf_hf where it is JSON. */
 static const struct {
     const char *name;
     size_t text, document;
@@ -36,7 +36,7 @@ static struct rf_json **document_of(struct rf_hf *hf, size_t i)
     return (struct rf_json **)((char *)hf + texts[i].document);
 }
 
-static char *join(struct rf_reading *reading, const char *name)
+static char *join_path(struct rf_reading *reading, const char *name)
 {
     size_t n = strlen(reading->path), bytes = n + strlen(name) + 2;
     int slash = n && rf_path_separator(reading->path) == reading->path + n - 1;
@@ -45,7 +45,7 @@ static char *join(struct rf_reading *reading, const char *name)
     return path;
 }
 
-static struct rf_mapping map(struct rf_reading *reading, const char *path)
+static struct rf_mapping map_file(struct rf_reading *reading, const char *path)
 {
     struct rf_mapping mapping = {0};
     if (!reading->code)
@@ -56,13 +56,13 @@ static struct rf_mapping map(struct rf_reading *reading, const char *path)
 /* Maps a file of the folder. Leaves *text alone if there is no such file. */
 static void map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
 {
-    char *path = join(reading, name);
+    char *path = join_path(reading, name);
     if (!path || rf_file_bytes(path) < 0) return;
-    struct rf_mapping mapping = map(reading, path);
+    struct rf_mapping mapping = map_file(reading, path);
     *text = (struct rf_str){mapping.data ? (const char *)mapping.data : "", mapping.bytes};
 }
 
-static int by_text(const void *a, const void *b)
+static int text_order(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -95,7 +95,7 @@ const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, 
     }
     rf_json_free(document);
     if (reading->code) return NULL;
-    qsort(names, count, sizeof *names, by_text);
+    qsort(names, count, sizeof *names, text_order);
     *n = 0;
     for (size_t i = 0; i < count; i++)
         if (i == 0 || strcmp(names[i], names[*n - 1]) != 0) names[(*n)++] = names[i];
@@ -106,7 +106,7 @@ const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, 
 static const char **list_shards(struct rf_reading *reading, size_t *n)
 {
     static const char single[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
-    const char *folder = reading->path, *path = join(reading, single);
+    const char *folder = reading->path, *path = join_path(reading, single);
     if (path && rf_file_bytes(path) >= 0) {
         const char **names = rf_keep(reading, 1, sizeof *names, "shards");
         if (names) names[0] = single;
@@ -116,7 +116,7 @@ static const char **list_shards(struct rf_reading *reading, size_t *n)
     struct rf_str index = {NULL, 0};
     map_text(reading, index_name, &index);
     if (!index.data) rf_bad(reading, RF_ERR_IO, "holds neither %s nor %s", single, index_name);
-    path = join(reading, index_name);
+    path = join_path(reading, index_name);
     if (!path) return NULL;
     reading->path = path;
     const char **names = rf_hf_shard_names(reading, index, n);
@@ -131,8 +131,8 @@ static void map_shards(struct rf_reading *reading, struct rf_hf_files *files, co
     if (!shard) names = list_shards(reading, &files->n_shards);
     files->shards = rf_keep(reading, files->n_shards, sizeof *files->shards, "shards");
     for (size_t i = 0; !reading->code && i < files->n_shards; i++) {
-        char *path = join(reading, names[i]);
-        struct rf_mapping mapping = map(reading, path);
+        char *path = join_path(reading, names[i]);
+        struct rf_mapping mapping = map_file(reading, path);
         files->shards[i] = (struct rf_hf_shard){path, mapping.data, mapping.bytes};
     }
 }
@@ -172,8 +172,8 @@ static void parse_documents(struct rf_hf *hf)
     }
 }
 
-/* As sentence-transformers names it. */
-static void read_pooling(struct rf_hf *hf)
+/* The keys are those of sentence-transformers. */
+static void hf_read_pooling(struct rf_hf *hf)
 {
     int flag;
     if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_mean_tokens"), &flag) && flag)
@@ -182,13 +182,13 @@ static void read_pooling(struct rf_hf *hf)
         hf->reading.source->pooling = RF_POOLING_LAST;
 }
 
-static void read_model(struct rf_hf *hf)
+static void hf_read_all(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
     if (!reading->code) rf_hf_read_params(hf);
     if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_hf_read_sampling(hf);
-    read_pooling(hf);
+    hf_read_pooling(hf);
     rf_tensors_split(reading);
     if (hf->adds_one) rf_norms_add_one(reading);
     if (!reading->code) rf_tensors_sort(reading);
@@ -208,7 +208,7 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
     source->container = "safetensors";
     if (!files->config.data) rf_bad(&hf.reading, RF_ERR_IO, "config.json is missing");
     parse_documents(&hf);
-    read_model(&hf);
+    hf_read_all(&hf);
     for (size_t i = 0; i < N_TEXTS; i++)
         if (texts[i].document) rf_json_free(*document_of(&hf, i));
     rf_arena_free(&hf.reading.arena);

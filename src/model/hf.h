@@ -47,7 +47,7 @@ const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, 
 void rf_hf_read_params(struct rf_hf *hf);
 /* Reads what generation_config.json recommends, unless it says not to sample. */
 void rf_hf_read_sampling(struct rf_hf *hf);
-/* To be called when the tensors are known. */
+/* Call when the tensors are known. */
 void rf_hf_check_vocab_size(struct rf_hf *hf);
 /* Fills source->tensors from all shards and translates the names. Skips the output head where the
  * configuration says that it is the embedding. */
@@ -63,7 +63,5 @@ void rf_hf_read_bpe(struct rf_hf *hf);
 void rf_hf_read_character_bpe(struct rf_hf *hf);
 void rf_hf_read_unigram(struct rf_hf *hf);
 void rf_hf_read_sentencepiece(struct rf_hf *hf);
-/* Sets the entry `id` to a copy of the text. The id must exist and must not have another text. */
-void rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type);
 
 #endif

@@ -17,7 +17,7 @@ static const char file[] = "tokenizer.json";
 
 enum step_kind {
     END,
-    SPLIT,       /* by a regular expression */
+    SPLIT,       /* splits by a regular expression */
     DIGIT,       /* single numbers */
     DIGITS,      /* runs of numbers */
     PUNCTUATION, /* runs of punctuation */
@@ -80,7 +80,7 @@ static int is_type(const struct rf_json *value, const char *type)
 
 /* ByteLevel as the known tokenizers have it: without a prefix space, with or without its own
  * (gpt-2's) expression. */
-static int is_byte_level(const struct rf_json *value, int use_regex)
+static int is_byte_level_step(const struct rf_json *value, int use_regex)
 {
     int flag = 1; /* the default of use_regex */
     rf_json_bool(rf_json_get(value, "use_regex"), &flag);
@@ -121,8 +121,8 @@ static int is_step(const struct rf_json *value, const struct step *step)
     case DIGIT: return is_type(value, "Digits") && single;
     case DIGITS: return is_type(value, "Digits") && !single;
     case PUNCTUATION: return is_type(value, "Punctuation") && rf_str_is(behavior, "Contiguous");
-    case WORDS: return is_byte_level(value, 1);
-    case BYTES: return is_byte_level(value, 0);
+    case WORDS: return is_byte_level_step(value, 1);
+    case BYTES: return is_byte_level_step(value, 0);
     case END: break;
     }
     return 0;
@@ -152,7 +152,7 @@ static void read_pre_tokenizer(struct rf_hf *hf)
                  pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
 }
 
-static void read_normalizer(struct rf_hf *hf)
+static void bpe_normalizer(struct rf_hf *hf)
 {
     const struct rf_json *normalizer = rf_json_get(hf->tokenizer, "normalizer");
     const struct rf_json *list = rf_json_get(normalizer, "normalizers");
@@ -163,7 +163,7 @@ static void read_normalizer(struct rf_hf *hf)
     hf->reading.source->vocab.nfc = normalizer != NULL;
 }
 
-static void read_model(struct rf_hf *hf, const struct rf_json *model)
+static void bpe_model(struct rf_hf *hf, const struct rf_json *model)
 {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     struct rf_vocab *vocab = &hf->reading.source->vocab;
@@ -181,7 +181,7 @@ static void read_model(struct rf_hf *hf, const struct rf_json *model)
         fail_unknown(hf, "a model of characters with", rf_str_of("ignore_merges"));
 }
 
-static void read_tokens(struct rf_hf *hf, const struct rf_json *model)
+static void bpe_tokens(struct rf_hf *hf, const struct rf_json *model)
 {
     const struct rf_json *vocab = rf_json_get(model, "vocab"), *value;
     if (!rf_json_is_object(vocab))
@@ -190,7 +190,7 @@ static void read_tokens(struct rf_hf *hf, const struct rf_json *model)
     for (void *at = NULL; !hf->reading.code && rf_json_next(vocab, &at, &text, &value);) {
         int64_t id = -1;
         rf_json_integer(value, &id);
-        rf_hf_set_token(hf, id, text, RF_TOKEN_NORMAL);
+        rf_vocab_set_token(&hf->reading, id, text, RF_TOKEN_NORMAL);
     }
 }
 
@@ -216,7 +216,7 @@ static void read_merge(struct rf_hf *hf, const struct rf_json *value, size_t ind
     merge->right.data = memcpy(copy + merge->left.bytes, merge->right.data, merge->right.bytes);
 }
 
-static void read_merges(struct rf_hf *hf, const struct rf_json *model)
+static void bpe_merges(struct rf_hf *hf, const struct rf_json *model)
 {
     struct rf_vocab *vocab = &hf->reading.source->vocab;
     const struct rf_json *list = rf_json_get(model, "merges");
@@ -233,15 +233,15 @@ void rf_hf_read_bpe(struct rf_hf *hf)
 {
     const struct rf_json *model = rf_json_get(hf->tokenizer, "model");
     read_pre_tokenizer(hf);
-    read_normalizer(hf);
-    read_model(hf, model);
-    read_tokens(hf, model);
-    read_merges(hf, model);
+    bpe_normalizer(hf);
+    bpe_model(hf, model);
+    bpe_tokens(hf, model);
+    bpe_merges(hf, model);
 }
 
 /* ---- over characters ---- */
 
-static int is_text(const struct rf_json *value, const char *key, const char *text)
+static int is_json_text(const struct rf_json *value, const char *key, const char *text)
 {
     return rf_str_is(rf_json_text(rf_json_get(value, key)), text);
 }
@@ -251,8 +251,9 @@ static int is_text(const struct rf_json *value, const char *key, const char *tex
 /* 1 if spaces become markers. */
 static int is_space_replacement(const struct rf_json *value)
 {
-    return is_type(value, "Replace") && is_text(rf_json_get(value, "pattern"), "String", " ") &&
-           is_text(value, "content", MARKER);
+    return is_type(value, "Replace") &&
+           is_json_text(rf_json_get(value, "pattern"), "String", " ") &&
+           is_json_text(value, "content", MARKER);
 }
 
 /* The normalizer replaces spaces, and may put one before the text; otherwise a Metaspace does. */
@@ -266,7 +267,7 @@ static int replaces_spaces(struct rf_hf *hf)
     if (is_type(normalizer, "Sequence")) {
         const struct rf_json *first = rf_json_at(list, 0);
         last = n ? rf_json_at(list, n - 1) : NULL;
-        if (n == 2 && is_type(first, "Prepend") && is_text(first, "prepend", MARKER))
+        if (n == 2 && is_type(first, "Prepend") && is_json_text(first, "prepend", MARKER))
             vocab->add_space_prefix = RF_PREFIX_ON;
         else if (n > 1)
             fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(first, "type")));
@@ -295,7 +296,7 @@ static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
     struct rf_str scheme = rf_json_text(rf_json_get(pre, "prepend_scheme"));
     struct rf_vocab *vocab = &hf->reading.source->vocab;
     rf_json_bool(rf_json_get(pre, "split"), &splits);
-    if (!is_type(pre, "Metaspace") || !is_text(pre, "replacement", MARKER))
+    if (!is_type(pre, "Metaspace") || !is_json_text(pre, "replacement", MARKER))
         fail_unknown(hf, "the pre-tokenizer", rf_json_text(rf_json_get(pre, "type")));
     if (splits) check_split(hf);
     if (rf_str_is(scheme, "first"))
@@ -306,7 +307,7 @@ static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
         fail_unknown(hf, "Metaspace's prepend_scheme", scheme);
 }
 
-/* After the tokens. */
+/* Call after the tokens are read. */
 static void read_spaces(struct rf_hf *hf)
 {
     const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
@@ -315,12 +316,12 @@ static void read_spaces(struct rf_hf *hf)
         return;
     }
     /* Gemma's splits at spaces, which the normalizer has replaced. */
-    int is_idle = is_type(pre, "Split") && is_text(rf_json_get(pre, "pattern"), "String", " ");
+    int is_idle = is_type(pre, "Split") && is_json_text(rf_json_get(pre, "pattern"), "String", " ");
     if (pre && !is_idle)
         fail_unknown(hf, "the pre-tokenizer", rf_json_text(rf_json_get(pre, "type")));
 }
 
-/* The model's entries for bytes, and the one for what is unknown. */
+/* The model's entries for bytes, and its entry for unknown text. */
 static void set_piece_types(struct rf_hf *hf, const struct rf_json *model)
 {
     struct rf_vocab *vocab = &hf->reading.source->vocab;
@@ -341,10 +342,10 @@ void rf_hf_read_character_bpe(struct rf_hf *hf)
     vocab->scores =
         rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
     vocab->remove_extra_whitespaces = 0;
-    read_tokens(hf, model);
+    bpe_tokens(hf, model);
     read_spaces(hf);
-    read_model(hf, model);
-    read_merges(hf, model);
+    bpe_model(hf, model);
+    bpe_merges(hf, model);
     if (vocab->n_merges == 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is empty");
     set_piece_types(hf, model);
@@ -371,7 +372,8 @@ static void read_scored_pieces(struct rf_hf *hf, const struct rf_json *model)
             return;
         }
         int is_byte = falls_back && rf_is_byte_token(text);
-        rf_hf_set_token(hf, (int64_t)i, text, is_byte ? RF_TOKEN_BYTE : RF_TOKEN_NORMAL);
+        rf_vocab_set_token(&hf->reading, (int64_t)i, text,
+                           is_byte ? RF_TOKEN_BYTE : RF_TOKEN_NORMAL);
         if (!hf->reading.code) vocab->scores[i] = (float)score;
     }
 }

@@ -18,7 +18,7 @@ static void read_piece(struct rf_hf *hf, struct rf_cursor *cursor, int32_t id)
         if (rf_proto_is(&field, RF_SPM_PIECE_TYPE, RF_WIRE_VARINT)) type = field.integer;
     }
     int known = type >= RF_TOKEN_NORMAL && type <= RF_TOKEN_BYTE;
-    rf_hf_set_token(hf, id, text, known ? (enum rf_token_type)type : RF_TOKEN_NORMAL);
+    rf_vocab_set_token(&hf->reading, id, text, known ? (enum rf_token_type)type : RF_TOKEN_NORMAL);
     if (!known)
         rf_bad(&hf->reading, RF_ERR_FORMAT, "piece %" PRId32 " has the unknown type %" PRIu64, id,
                type);
@@ -26,7 +26,7 @@ static void read_piece(struct rf_hf *hf, struct rf_cursor *cursor, int32_t id)
 }
 
 /* The defaults are the proto's. -1 means that the token does not exist. */
-static void read_trainer(struct rf_hf *hf, struct rf_cursor *cursor)
+static void proto_trainer(struct rf_hf *hf, struct rf_cursor *cursor)
 {
     struct rf_vocab *vocab = &hf->reading.source->vocab;
     struct rf_proto_field field;
@@ -45,7 +45,7 @@ static void read_trainer(struct rf_hf *hf, struct rf_cursor *cursor)
                "model type %" PRIu64 " is neither unigram (1) nor BPE (2)", kind);
 }
 
-static void read_normalizer(struct rf_hf *hf, struct rf_cursor *cursor)
+static void proto_normalizer(struct rf_hf *hf, struct rf_cursor *cursor)
 {
     struct rf_vocab *vocab = &hf->reading.source->vocab;
     struct rf_proto_field field;
@@ -76,8 +76,8 @@ void rf_hf_read_sentencepiece(struct rf_hf *hf)
     while (rf_proto_next(&cursor, &field)) {
         if (field.wire != RF_WIRE_BYTES) continue;
         if (field.number == RF_SPM_PIECES) read_piece(hf, &field.bytes, n_pieces++);
-        if (field.number == RF_SPM_TRAINER) read_trainer(hf, &field.bytes);
-        if (field.number == RF_SPM_NORMALIZER) read_normalizer(hf, &field.bytes);
+        if (field.number == RF_SPM_TRAINER) proto_trainer(hf, &field.bytes);
+        if (field.number == RF_SPM_NORMALIZER) proto_normalizer(hf, &field.bytes);
     }
     if (n_pieces == 0) rf_bad(reading, RF_ERR_FORMAT, "has no pieces");
     reading->part = NULL;

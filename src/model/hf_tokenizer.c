@@ -5,25 +5,6 @@
 
 #include "model/hf.h"
 
-void rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type)
-{
-    struct rf_vocab *vocab = &hf->reading.source->vocab;
-    if (id < 0 || id >= vocab->n_tokens) {
-        rf_bad_part(&hf->reading, NULL, RF_ERR_FORMAT,
-                    "token \"%.*s\" has the id %" PRId64 ", but the embedding has %" PRId32 " rows",
-                    rf_shown(text), text.data, id, vocab->n_tokens);
-        return;
-    }
-    struct rf_str *place = &vocab->tokens[id];
-    if (!place->data)
-        *place = (struct rf_str){rf_keep_text(&hf->reading, text), text.bytes};
-    else if (!rf_str_same(*place, text))
-        rf_bad_part(&hf->reading, NULL, RF_ERR_FORMAT,
-                    "tokens \"%.*s\" and \"%.*s\" both have the id %" PRId64, rf_shown(*place),
-                    place->data, rf_shown(text), text.data, id);
-    vocab->types[id] = (uint8_t)type;
-}
-
 static void add_token(struct rf_hf *hf, int64_t id, const struct rf_json *token)
 {
     const struct rf_vocab *vocab = &hf->reading.source->vocab;
@@ -39,7 +20,7 @@ static void add_token(struct rf_hf *hf, int64_t id, const struct rf_json *token)
     /* Unknown, control and byte pieces of sentencepiece keep their types. */
     int own = id >= 0 && id < vocab->n_tokens && vocab->tokens[id].data &&
               vocab->types[id] != RF_TOKEN_NORMAL;
-    rf_hf_set_token(hf, id, text, own ? (enum rf_token_type)vocab->types[id] : type);
+    rf_vocab_set_token(&hf->reading, id, text, own ? (enum rf_token_type)vocab->types[id] : type);
     if (hf->reading.code) return;
     if (rf_json_is_true(rf_json_get(token, "lstrip"))) vocab->strips[id] |= RF_STRIP_LEFT;
     if (rf_json_is_true(rf_json_get(token, "rstrip"))) vocab->strips[id] |= RF_STRIP_RIGHT;
@@ -81,11 +62,11 @@ static void fill_unused(struct rf_hf *hf)
         if (vocab->tokens[i].data) continue;
         char text[32];
         snprintf(text, sizeof text, "[PAD%" PRId32 "]", i);
-        rf_hf_set_token(hf, i, rf_str_of(text), RF_TOKEN_UNUSED);
+        rf_vocab_set_token(&hf->reading, i, rf_str_of(text), RF_TOKEN_UNUSED);
     }
 }
 
-static int32_t checked_id(struct rf_hf *hf, const char *file, const char *key, int32_t id)
+static int32_t hf_checked_id(struct rf_hf *hf, const char *file, const char *key, int32_t id)
 {
     int32_t n_tokens = hf->reading.source->vocab.n_tokens;
     if (id < 0 || id >= n_tokens)
@@ -104,7 +85,7 @@ static int32_t id_at(const struct rf_json *object, const char *key, size_t index
         value = NULL;
     int64_t id = -1;
     if (rf_json_integer(value, &id) && (id < 0 || id > INT32_MAX))
-        id = INT32_MAX; /* refused by checked_id */
+        id = INT32_MAX; /* refused by hf_checked_id */
     return (int32_t)id;
 }
 
@@ -125,7 +106,7 @@ static int32_t read_special(struct rf_hf *hf, const char *text_key, const char *
     }
     if (rf_json_has(hf->tokenizer_config, text_key)) return -1;
     int32_t id = id_at(hf->config, id_key, 0);
-    return id < 0 ? otherwise : checked_id(hf, "config.json", id_key, id);
+    return id < 0 ? otherwise : hf_checked_id(hf, "config.json", id_key, id);
 }
 
 /* The generation configuration may list further tokens that end an answer. The first that is not
@@ -137,7 +118,7 @@ static void read_end_of_turn(struct rf_hf *hf)
     for (size_t i = 0; i < 64; i++) {
         int32_t id = id_at(hf->generation_config, key, i);
         if (id < 0) break;
-        checked_id(hf, "generation_config.json", key, id);
+        hf_checked_id(hf, "generation_config.json", key, id);
         if (vocab->eos < 0) vocab->eos = id;
         if (id != vocab->eos && vocab->eot < 0) vocab->eot = id;
     }
@@ -196,7 +177,7 @@ static void read_chat_template(struct rf_hf *hf)
     hf->reading.source->chat_template_bytes = text.bytes;
 }
 
-static int is_byte_level(const struct rf_json *pre)
+static int is_byte_level_part(const struct rf_json *pre)
 {
     return rf_str_is(rf_json_text(rf_json_get(pre, "type")), "ByteLevel");
 }
@@ -204,8 +185,9 @@ static int is_byte_level(const struct rf_json *pre)
 static int contains_byte_level(const struct rf_json *pre)
 {
     const struct rf_json *list = rf_json_get(pre, "pretokenizers");
-    int found = is_byte_level(pre);
-    for (size_t i = 0; i < rf_json_count(list); i++) found |= is_byte_level(rf_json_at(list, i));
+    int found = is_byte_level_part(pre);
+    for (size_t i = 0; i < rf_json_count(list); i++)
+        found |= is_byte_level_part(rf_json_at(list, i));
     return found;
 }
 

@@ -26,7 +26,7 @@ int rf_json_is_null(const struct rf_json *value);
 int rf_json_same(const struct rf_json *a, const struct rf_json *b);
 /* Appends the value as compact JSON. */
 void rf_json_write(const struct rf_json *value, struct rf_writer *out);
-/* Likewise of a string of UTF-8. */
+/* Writes a string of UTF-8 likewise. */
 void rf_json_write_string(struct rf_str text, struct rf_writer *out);
 
 /* 1 and the value, or 0 when it is of another kind. Integers and reals are numbers. */

@@ -16,7 +16,7 @@ struct shown {
 };
 
 /* A tensor's name as the file has it. */
-static struct shown shown(const struct rf_reading *reading, const char *name)
+static struct shown shown_tensor(const struct rf_reading *reading, const char *name)
 {
     struct shown shown;
     if (reading->shown_name)
@@ -26,7 +26,7 @@ static struct shown shown(const struct rf_reading *reading, const char *name)
     return shown;
 }
 
-static int by_name(const void *a, const void *b)
+static int tensor_order(const void *a, const void *b)
 {
     return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
 }
@@ -35,11 +35,11 @@ int rf_tensors_sort(struct rf_reading *reading)
 {
     struct rf_tensor *tensors = reading->source->tensors;
     int32_t n = reading->source->n_tensors;
-    qsort(tensors, (size_t)n, sizeof *tensors, by_name);
+    qsort(tensors, (size_t)n, sizeof *tensors, tensor_order);
     for (int32_t i = 1; !reading->code && i < n; i++)
         if (strcmp(tensors[i - 1].name, tensors[i].name) == 0)
             rf_bad(reading, RF_ERR_FORMAT, "two tensors are called %.200s",
-                   shown(reading, tensors[i].name).text);
+                   shown_tensor(reading, tensors[i].name).text);
     return reading->code;
 }
 
@@ -47,7 +47,8 @@ const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const c
 {
     const struct rf_tensor wanted = {.name = name};
     if (source->n_tensors == 0) return NULL;
-    return bsearch(&wanted, source->tensors, (size_t)source->n_tensors, sizeof wanted, by_name);
+    return bsearch(&wanted, source->tensors, (size_t)source->n_tensors, sizeof wanted,
+                   tensor_order);
 }
 
 static void check_numbers(struct rf_reading *reading, const struct rf_params *params)
@@ -83,7 +84,7 @@ static void check_floats(struct rf_reading *reading, const struct rf_params *par
                    floats[i].what, (double)floats[i].value);
 }
 
-/* Those that are 0 where the architecture has none. */
+/* Factors that are 0 where the architecture has none. */
 static void check_factors(struct rf_reading *reading, const struct rf_params *params)
 {
     const struct {
@@ -141,15 +142,15 @@ struct shape {
     {gguf, RF_WEIGHT_##role, ne0, ne1, (condition) != 0},
 
 /* Expects a tensor and marks it in `expected`. A vector must be of a float type. */
-static void expect(struct rf_reading *reading, unsigned char *expected, const char *name,
-                   const struct shape *shape)
+static void expect_tensor(struct rf_reading *reading, unsigned char *expected, const char *name,
+                          const struct shape *shape)
 {
     const struct rf_source *source = reading->source;
     const struct rf_tensor *tensor = rf_source_tensor(source, name);
     if (!tensor) {
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %s is missing (stated number of layers: %" PRId32 ")",
-               shown(reading, name).text, source->params.n_layer);
+               shown_tensor(reading, name).text, source->params.n_layer);
         return;
     }
     expected[tensor - source->tensors] = 1;
@@ -161,12 +162,12 @@ static void expect(struct rf_reading *reading, unsigned char *expected, const ch
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %s is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                "], but the parameters ask for [%" PRId64 ", %" PRId64 "%s]",
-               shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0, shape->ne1,
+               shown_tensor(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0, shape->ne1,
                third);
     const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
     if (shape->role == RF_WEIGHT_VECTOR && info->block_elems != 1)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %s is %s; it must be of a float type",
-               shown(reading, name).text, info->name);
+               shown_tensor(reading, name).text, info->name);
 }
 
 static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
@@ -174,13 +175,13 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
     const struct rf_params *p = &reading->source->params;
     const struct shape in_model[] = {RF_EACH_MODEL_TENSOR(SHAPE)};
     for (const struct shape *shape = in_model; shape < in_model + RF_MODEL_TENSORS; shape++)
-        if (shape->used) expect(reading, expected, shape->name, shape);
+        if (shape->used) expect_tensor(reading, expected, shape->name, shape);
     for (int32_t layer = 0; !reading->code && layer < p->n_layer; layer++) {
         const struct shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
         for (const struct shape *shape = in_layer; shape < in_layer + RF_LAYER_TENSORS; shape++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, shape->name);
-            if (shape->used) expect(reading, expected, name, shape);
+            if (shape->used) expect_tensor(reading, expected, name, shape);
         }
     }
 }
@@ -195,7 +196,7 @@ static void read_rope_factors(struct rf_reading *reading, unsigned char *expecte
     if (!tensor) return;
     const struct shape shape = {
         .role = RF_WEIGHT_VECTOR, .ne0 = reading->source->params.rope_dim / 2, .ne1 = 1};
-    expect(reading, expected, name, &shape);
+    expect_tensor(reading, expected, name, &shape);
     if (*to)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %s: a file with YaRN scaling may not have other scales of the frequencies",
@@ -211,7 +212,7 @@ static void read_rope_factors(struct rf_reading *reading, unsigned char *expecte
     *to = factors;
 }
 
-/* Of a model with experts, layers that have a feed-forward for all rows have none. */
+/* Flags the layers of a model with experts that have one feed-forward for all rows. */
 static void find_dense_layers(struct rf_reading *reading)
 {
     struct rf_params *params = &reading->source->params;
@@ -256,9 +257,10 @@ int rf_layout_check(struct rf_reading *reading)
     if (!expected) return reading->code;
     set_params(reading);
     expect_tensors(reading, expected);
-    if (params->arch == RF_ARCH_LLAMA)
+    unsigned keys = rf_arch_row(params->arch)->keys;
+    if (keys & RF_KEYS_LLAMA3)
         read_rope_factors(reading, expected, "rope_freqs.weight", &params->rope_freq_factors);
-    if (params->arch == RF_ARCH_PHI3 && params->n_ctx_short) {
+    if (keys & RF_KEYS_LONGROPE && params->n_ctx_short) {
         read_rope_factors(reading, expected, "rope_factors_short.weight",
                           &params->rope_freq_factors);
         read_rope_factors(reading, expected, "rope_factors_long.weight",
@@ -269,7 +271,7 @@ int rf_layout_check(struct rf_reading *reading)
             rf_bad(reading, RF_ERR_UNSUPPORTED,
                    "tensor %.200s has no place in a %s model of %" PRId32
                    " layers as it is computed here",
-                   shown(reading, source->tensors[i].name).text, source->params.arch_name,
+                   shown_tensor(reading, source->tensors[i].name).text, source->params.arch_name,
                    source->params.n_layer);
     return reading->code;
 }

@@ -1,3 +1,5 @@
+/* Opens a model: a folder, a .safetensors file of one, or a GGUF file, told apart by their
+ * names. On failure everything is closed. The API calls it for each model and draft. */
 #include "model/open.h"
 
 #include <string.h>
@@ -34,7 +36,7 @@ int rf_source_open(struct rf_source **source, const char *path,
         code = rf_source_map(*source, path, &mapping, error);
         if (!code) code = rf_gguf_read(*source, path, mapping.data, mapping.bytes, error);
     }
-    /* What was read as zeros may also have failed for another reason. */
+    /* Pages that went missing read as zeros, which may have failed for another reason first. */
     if (rf_source_check(*source, error)) code = RF_ERR_IO;
     if (code) {
         rf_source_close(*source);

@@ -1,3 +1,5 @@
+/* Reads protobuf's wire format field by field, as far as sentencepiece's ModelProto needs it. A
+ * field that leaves its message is refused. */
 #include "model/proto.h"
 
 static uint64_t take_varint(struct rf_cursor *cursor)

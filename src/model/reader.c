@@ -1,3 +1,5 @@
+/* The state of a reading: its first failure, its memory, and the bounds on both. Both
+ * containers' readers call it. */
 #include "model/reader.h"
 
 #include <inttypes.h>
@@ -53,8 +55,8 @@ int rf_count(struct rf_reading *reading, uint64_t n, const char *what)
     return reading->code;
 }
 
-static void *allocate(struct rf_reading *reading, struct rf_arena *arena, size_t count, size_t size,
-                      const char *what)
+static void *reading_alloc(struct rf_reading *reading, struct rf_arena *arena, size_t count,
+                           size_t size, const char *what)
 {
     uint64_t bytes;
     if (rf_mul_wraps(count, size, &bytes)) bytes = UINT64_MAX;
@@ -66,12 +68,12 @@ static void *allocate(struct rf_reading *reading, struct rf_arena *arena, size_t
 
 void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what)
 {
-    return allocate(reading, &reading->source->private_->arena, count, size, what);
+    return reading_alloc(reading, &reading->source->private_->arena, count, size, what);
 }
 
 void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char *what)
 {
-    return allocate(reading, &reading->arena, count, size, what);
+    return reading_alloc(reading, &reading->arena, count, size, what);
 }
 
 char *rf_keep_text(struct rf_reading *reading, struct rf_str text)

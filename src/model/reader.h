@@ -14,8 +14,8 @@ struct rf_source_private {
     struct rf_arena arena;         /* all that the source points to, except the mappings */
     struct rf_mapped_file *files;
     struct rf_open_options options;
-    uint64_t stored_bytes;   /* of the files, on the disk */
-    uint64_t metadata_bytes; /* taken so far */
+    uint64_t stored_bytes;   /* bytes that the files take on the disk */
+    uint64_t metadata_bytes; /* memory taken for metadata so far */
 };
 
 int rf_source_new(struct rf_source **source, const struct rf_allocator *allocator,
@@ -28,10 +28,10 @@ int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping 
  * the functions that read return zeros and defaults. So most code need not look at `code`. */
 struct rf_reading {
     struct rf_source *source;
-    const char *path; /* of the file or folder, for sentences */
+    const char *path; /* the file or folder, for sentences */
     const char *part; /* the file of the folder that rf_bad names; NULL: none */
     struct rf_error *error;
-    int code; /* of the first failure, or 0 */
+    int code; /* the first failure's, or 0 */
     /* The name of a tensor in the file, written to `buffer`. NULL: the file has GGUF's names. */
     void (*shown_name)(const struct rf_params *params, const char *name, char *buffer,
                        size_t bytes);
@@ -47,7 +47,7 @@ int rf_bad_part(struct rf_reading *reading, const char *part, int code, const ch
 /* Counts memory for metadata that is about to be taken. A negative code, with a sentence, above
  * what rf_open_options allow. */
 int rf_charge(struct rf_reading *reading, const char *part, uint64_t bytes, const char *what);
-/* The same for the length of a list. */
+/* Counts the elements of a list likewise. */
 int rf_count(struct rf_reading *reading, uint64_t n, const char *what);
 /* Zeroed memory, from the source or from the reading's arena. NULL after a failure. */
 void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what);
@@ -72,6 +72,10 @@ int rf_params_check(struct rf_reading *reading);
  * dimensions that the parameters give. */
 int rf_layout_check(struct rf_reading *reading);
 
+/* Sets the vocabulary's entry `id` to a copy of the text. The id must exist and must not have
+ * another text. */
+void rf_vocab_set_token(struct rf_reading *reading, int64_t id, struct rf_str text,
+                        enum rf_token_type type);
 /* Checks types, byte tokens, scores and special ids of a filled vocabulary. */
 int rf_vocab_check(struct rf_reading *reading);
 

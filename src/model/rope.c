@@ -1,3 +1,5 @@
+/* Turns a file's scaling of the rotary embedding into divisors of each pair's frequency. The
+ * papers in rope.h have the formulas; caches and kernels take only the resulting angles. */
 #include "model/rope.h"
 
 #include <math.h>
@@ -76,7 +78,7 @@ static void find_ramp(struct rf_reading *reading, const struct rf_yarn *yarn, do
                "the YaRN scaling from %g positions with beta_fast %g and beta_slow %g leaves no "
                "ramp between the frequencies of %d elements",
                yarn->original, yarn->beta_fast, yarn->beta_slow, params->rope_dim);
-    if (*low == *high) *high += 0.001; /* as transformers and llama.cpp do */
+    if (*low == *high) *high += 0.001; /* transformers and llama.cpp do so */
 }
 
 static int is_at_least(double value, double least)

@@ -6,7 +6,7 @@
 
 #include "model/reader.h"
 
-/* Of Llama 3.1: wavelengths up to original / high_freq positions stay, those from original /
+/* Llama 3.1's scaling: wavelengths up to original / high_freq positions stay, those from original /
  * low_freq on rotate slower by `factor`, and in between the two are blended. */
 struct rf_llama3 {
     double factor, low_freq, high_freq;
@@ -22,7 +22,7 @@ struct rf_yarn {
     double original; /* positions that the model was first trained on */
     double beta_fast, beta_slow;
     int is_whole;     /* the ramp's ends are rounded outwards to whole pairs */
-    double magnitude; /* of cosines and sines */
+    double magnitude; /* factor of cosines and sines */
 };
 /* Also raises the length that the model is trained for to factor * original. */
 void rf_rope_yarn(struct rf_reading *reading, const struct rf_yarn *yarn);

@@ -25,7 +25,7 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Other names that files give what the table names. */
+/* Other names in files for tensors of the table. */
 static const struct alias {
     const char *name, *in_file;
 } aliases[] = {
@@ -74,7 +74,7 @@ static int is_name(const char *table_name, const char *name, int32_t *expert)
 }
 
 /* The row of that name. Of two, the one that the architecture uses. */
-static const struct name *find_name(const struct name *names, size_t n, const char *name,
+static const struct name *find_rule(const struct name *names, size_t n, const char *name,
                                     int to_gguf, int32_t *expert)
 {
     const struct name *found = NULL;
@@ -97,7 +97,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     const int32_t layer = 0; /* any: no two names that files share depend on it */
     const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
     const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES) RF_EACH_FUSED_TENSOR(NAMES)};
-    const struct name *row = find_name(model_names, RF_MODEL_TENSORS, name, to_gguf, expert);
+    const struct name *row = find_rule(model_names, RF_MODEL_TENSORS, name, to_gguf, expert);
     if (row) {
         snprintf(buffer, bytes, "%s", to_gguf ? row->gguf : row->hf);
         return 1;
@@ -113,7 +113,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
         return 1;
     }
     row =
-        find_name(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf, expert);
+        find_rule(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf, expert);
     if (!row) return 0;
     snprintf(buffer, bytes, "%s%.*s.%s", prefixes[!to_gguf], (int)(end - (name + n)), name + n,
              to_gguf ? row->gguf : row->hf);
@@ -130,7 +130,7 @@ void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *b
 /* A list of the tensors, until their number is known. */
 struct node {
     struct rf_tensor tensor;
-    int32_t expert; /* that it is the matrix of, or -1 */
+    int32_t expert; /* the expert whose matrix it is, or -1 */
     struct node *next;
 };
 
@@ -141,15 +141,16 @@ struct extent {
 
 struct reader {
     struct rf_hf *hf;
-    const unsigned char *data; /* after the header */
+    const unsigned char *data; /* begins after the header */
     size_t data_bytes;
-    struct extent *extents; /* of the shard's tensors, those that are not read included */
+    struct extent
+        *extents; /* extents of all tensors of the shard, also of those that are not read */
     size_t n_extents;
     struct node *first;
     int32_t count;
 };
 
-/* Bytes are those of MXFP4, in two tensors. */
+/* MXFP4 in two tensors: codes and exponents. */
 static enum rf_dtype read_dtype(struct rf_reading *reading, const char *name, int is_mxfp4,
                                 const struct rf_json *entry)
 {
@@ -210,7 +211,7 @@ static int takes_prefix(const char **name, const char *prefix)
     return has;
 }
 
-/* Of a model with a vision tower, the name that the tensor has in the text model alone; NULL where
+/* The name that a tensor of a model with a vision tower has in the text model alone; NULL where
  * it is of another part. transformers has moved the parts once. */
 static const char *name_in_text_model(const char *name, char *buffer, size_t bytes)
 {
@@ -226,7 +227,7 @@ static const char *name_in_text_model(const char *name, char *buffer, size_t byt
     return name;
 }
 
-static void read_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
+static void read_header_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
     char translated[256] = "", of_text[256];
@@ -326,7 +327,7 @@ static void read_shard(struct reader *reader, const struct rf_hf_shard *shard)
         if (rf_str_is(name, "__metadata__"))
             check_metadata(reading, entry);
         else
-            read_tensor(reader, name.data, entry);
+            read_header_tensor(reader, name.data, entry);
     }
     check_extents(reader);
     rf_json_free(document);
@@ -342,7 +343,8 @@ static int by_name_and_expert(const void *a, const void *b)
 }
 
 /* Makes the tensors of n experts one. */
-static struct rf_tensor join(struct rf_reading *reading, struct node *const *nodes, size_t n)
+static struct rf_tensor join_experts(struct rf_reading *reading, struct node *const *nodes,
+                                     size_t n)
 {
     struct rf_tensor joined = nodes[0]->tensor;
     struct rf_scattered *scattered = rf_keep(reading, 1, sizeof *scattered, "experts");
@@ -370,12 +372,12 @@ static struct rf_tensor join(struct rf_reading *reading, struct node *const *nod
     return joined;
 }
 
-/* What split_fused makes of a tensor: its shape, and where its rows are. */
+/* A part that split_fused cuts out of a tensor: its shape, and where its rows are. */
 struct fusion {
     struct rf_tensor made;
-    size_t experts; /* into which the data is cut */
+    size_t experts; /* equal parts of the data */
     size_t row_bytes, value_bytes, scale_row_bytes;
-    size_t next_bytes, next_scale_bytes; /* from the first row of gate to the first one of up */
+    size_t next_bytes, next_scale_bytes; /* distance from gate's first row to up's */
 };
 
 static int is_shape(const struct rf_tensor *tensor, int64_t ne0, int64_t ne1, int64_t ne2)
@@ -454,8 +456,9 @@ static const unsigned char **places(struct rf_reading *reading, const struct rf_
 }
 
 /* Adds part p of the tensor under another last name. */
-static void add_part(struct rf_reading *reading, const struct fusion *fusion, size_t p,
-                     const struct rf_tensor *data, const struct rf_tensor *scales, const char *name)
+static void add_fused_part(struct rf_reading *reading, const struct fusion *fusion, size_t p,
+                           const struct rf_tensor *data, const struct rf_tensor *scales,
+                           const char *name)
 {
     struct rf_source *source = reading->source;
     struct rf_tensor made = fusion->made;
@@ -506,8 +509,8 @@ static size_t split_fused(struct rf_reading *reading, struct node *const *nodes,
     static const char *const names[2][2] = {{"ffn_gate_exps.weight", "ffn_up_exps.weight"},
                                             {"ffn_gate_exps.bias", "ffn_up_exps.bias"}};
     for (size_t p = 0; !reading->code && p < parts; p++)
-        add_part(reading, &fusion, p, data, scales,
-                 parts == 1 ? "ffn_down_exps.weight" : names[is_bias][p]);
+        add_fused_part(reading, &fusion, p, data, scales,
+                       parts == 1 ? "ffn_down_exps.weight" : names[is_bias][p]);
     return scales ? 2 : 1;
 }
 
@@ -541,7 +544,7 @@ static void list_tensors(struct reader *reader)
                strcmp(nodes[i]->tensor.name, nodes[end]->tensor.name) == 0)
             end++;
         source->tensors[source->n_tensors++] =
-            nodes[i]->expert >= 0 ? join(reading, nodes + i, end - i) : nodes[i]->tensor;
+            nodes[i]->expert >= 0 ? join_experts(reading, nodes + i, end - i) : nodes[i]->tensor;
     }
 }
 

@@ -1,3 +1,5 @@
+/* The source of a model, its mapped files and the rows of its tensors. A mapping stays until the
+ * source closes, and rf_source_check tells when a part of a file has gone meanwhile. */
 #include "model/source.h"
 
 #include <string.h>

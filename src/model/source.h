@@ -30,25 +30,25 @@ enum rf_arch {
     RF_ARCH_QWEN2MOE
 };
 
-/* Which elements of a head rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted llama
- * weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
+/* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
+ * llama weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
 enum { RF_MAX_EXPERTS = 1024 };
 
-/* How a layer differs from others of its model. */
+/* Differences between the layers of a model. */
 enum rf_layer_flag {
     RF_LAYER_WINDOW = 1,     /* attention has the model's window */
     RF_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
-    RF_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_theta_local */
-    RF_LAYER_DENSE = 8,      /* it has no experts */
+    RF_LAYER_LOCAL_ROPE = 4, /* q and k are rotated by rope_theta_local */
+    RF_LAYER_DENSE = 8,      /* one feed-forward for all rows, no experts */
 };
 
 struct rf_params {
     enum rf_arch arch;
     const char *arch_name; /* "llama" */
     int32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
-    float rms_eps; /* of every RMS norm */
+    float rms_eps; /* epsilon of every RMS norm */
     enum rf_rope_style rope_style;
     int32_t rope_dim;               /* rotated elements of a head: even, <= head_dim */
     float rope_theta;               /* base frequency */
@@ -61,14 +61,14 @@ struct rf_params {
     int32_t qk_norm;                /* attn_{q,k}_norm.weight exist (qwen3) */
 
     /* Zero where an architecture has no such thing. */
-    int32_t qk_norm_rows;  /* those norms are of all heads together (olmo2) */
+    int32_t qk_norm_rows;  /* each such norm is over all heads together (olmo2) */
     int32_t post_norm;     /* the results of attention and feed-forward have norms */
-    int32_t no_input_norm; /* and their inputs have none (olmo2) */
+    int32_t no_input_norm; /* attention and feed-forward have no norm before them (olmo2) */
     int32_t fused;         /* q, k and v are one tensor, gate and up another (phi3) */
     int32_t gelu;          /* the gate is gelu, not silu */
     float embedding_scale, residual_scale, logit_scale; /* factors of the embeddings, of what each
                                                            half of a layer adds, of the logits */
-    float attention_scale;                              /* of scores; 0: 1 / sqrt(head_dim) */
+    float attention_scale;          /* factor of scores; 0: 1 / sqrt(head_dim) */
     float attention_cap, logit_cap; /* scores and logits x are cap * tanh(x / cap) */
     int32_t window;                 /* positions that attention reaches in layers with a window */
     const uint8_t *layer_flags;     /* [n_layer] of enum rf_layer_flag; NULL: all have the window */
@@ -80,10 +80,10 @@ struct rf_params {
      * one feed-forward for all rows. */
     int32_t n_expert, n_expert_used;
     int32_t n_ff_dense;  /* the width in layers with RF_LAYER_DENSE */
-    int32_t n_ff_shared; /* of an expert that every row has, times a share of its own */
+    int32_t n_ff_shared; /* width of an expert that every row has, times a share of its own */
     int32_t expert_norm; /* a row's shares of its experts add up to 1 */
-    int32_t expert_bias; /* their matrices and the router have biases */
-    /* Of the gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
+    int32_t expert_bias; /* the experts' matrices and the router have biases */
+    /* The gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
      */
     float gate_alpha, gate_limit;
     int32_t attn_sinks, o_bias; /* attn_sinks.weight, attn_output.bias exist */
@@ -121,7 +121,7 @@ struct rf_tensor {
     enum rf_dtype dtype;
     int32_t n_dims;
     int64_t ne[4];    /* ne[0] is contiguous: a weight of a linear layer is ne = {n_in, n_out} */
-    const void *data; /* in the mapped file, not aligned; of experts, the first one's */
+    const void *data; /* lies in the mapped file, not aligned; experts: the first one's */
     uint64_t bytes;
     const struct rf_scattered *scattered; /* rows do not lie one behind the other; NULL: they do */
 };
@@ -148,7 +148,7 @@ static inline uint64_t rf_tensor_elements(const struct rf_tensor *tensor)
  * disk can claim to hold anything. */
 struct rf_open_options {
     unsigned map_flags;      /* RF_MAP_* of platform/file.h */
-    uint64_t metadata_bytes; /* memory; 0: 160 MiB and twice what the files take on the disk */
+    uint64_t metadata_bytes; /* memory; 0: 160 MiB and twice the files' bytes on the disk */
     uint64_t metadata_items; /* tokens, merges, tensors, values, of each; 0: 2^20 */
 };
 
@@ -169,8 +169,8 @@ struct rf_source {
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
-    enum rf_pooling pooling; /* that the file names; NONE: no or another one */
-    uint64_t file_bytes;     /* of all files */
+    enum rf_pooling pooling; /* the pooling that the file names; NONE: no or another one */
+    uint64_t file_bytes;     /* sum over all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;
     struct rf_source_private *private_; /* mappings and memory of the reader; NULL: no file */
@@ -178,7 +178,7 @@ struct rf_source {
 
 void rf_source_close(struct rf_source *source);
 
-/* RF_ERR_IO once a part of a file was read that has gone meanwhile: what was read since is wrong.
+/* RF_ERR_IO once a part of a file was read that has gone meanwhile: all reads since then are wrong.
  */
 int rf_source_check(const struct rf_source *source, struct rf_error *error);
 

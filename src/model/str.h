@@ -16,7 +16,7 @@ static inline struct rf_str rf_str_of(const char *text)
     return string;
 }
 
-/* By bytes, a prefix first: < 0, 0 or > 0. */
+/* Orders by bytes, a prefix first: < 0, 0 or > 0. */
 static inline int rf_str_order(struct rf_str a, struct rf_str b)
 {
     size_t n = a.bytes < b.bytes ? a.bytes : b.bytes;

@@ -9,14 +9,14 @@
 #define RF_ROUTER "ffn_gate_inp.weight"
 
 enum rf_weight_role {
-    RF_WEIGHT_MATRIX,  /* of a linear layer */
-    RF_WEIGHT_TABLE,   /* of embeddings: read row by row, never as a whole */
+    RF_WEIGHT_MATRIX,  /* weights of a linear layer */
+    RF_WEIGHT_TABLE,   /* embeddings: read row by row, never as a whole */
     RF_WEIGHT_VECTOR,  /* a norm's gain or biases: kept in F32 */
     RF_WEIGHT_ROUTER,  /* the matrix that chooses experts: BF16, whatever the form */
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
 };
 
-/* gpt-oss names this norm after what is before it. */
+/* gpt-oss names this norm after the branch before it. */
 #define RF_FFN_NORM(p) \
     ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
 #define RF_HF_ROUTER(p) ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")

@@ -24,6 +24,26 @@ int rf_is_byte_token(struct rf_str token)
            token.data[5] == '>';
 }
 
+void rf_vocab_set_token(struct rf_reading *reading, int64_t id, struct rf_str text,
+                        enum rf_token_type type)
+{
+    struct rf_vocab *vocab = &reading->source->vocab;
+    if (id < 0 || id >= vocab->n_tokens) {
+        rf_bad_part(reading, NULL, RF_ERR_FORMAT,
+                    "token \"%.*s\" has the id %" PRId64 ", but the embedding has %" PRId32 " rows",
+                    rf_shown(text), text.data, id, vocab->n_tokens);
+        return;
+    }
+    struct rf_str *place = &vocab->tokens[id];
+    if (!place->data)
+        *place = (struct rf_str){rf_keep_text(reading, text), text.bytes};
+    else if (!rf_str_same(*place, text))
+        rf_bad_part(reading, NULL, RF_ERR_FORMAT,
+                    "tokens \"%.*s\" and \"%.*s\" both have the id %" PRId64, rf_shown(*place),
+                    place->data, rf_shown(text), text.data, id);
+    vocab->types[id] = (uint8_t)type;
+}
+
 static void check_token(struct rf_reading *reading, int32_t id)
 {
     const struct rf_vocab *vocab = &reading->source->vocab;

@@ -1,4 +1,5 @@
-/* The `riffle` program: finds the verb, parses its options, runs it. */
+/* The `riffle` program: finds the verb, parses its options, runs it. Standard output is checked at
+ * the end: an answer that could not be written is a failure. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

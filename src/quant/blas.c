@@ -1,3 +1,5 @@
+/* Loads OpenBLAS when calibrating first needs it, and names the six calls that GPTQ and descent
+ * make in terms of row-major matrices. */
 #include "quant/blas.h"
 
 #include <string.h>

@@ -1,9 +1,11 @@
+/* Chooses the type that a cast gives a matrix, and casts values in stretches through F32.
+ * Weights loaded for drafts and rf_quantize call it, which is why both give the same bits. */
 #include "quant/cast.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { MOST_BITS_OF_FOUR = 46 }; /* in tenths */
+enum { MOST_BITS_OF_FOUR = 46 }; /* tenths of a bit */
 
 /* The type and the kernel of each target. The second way is for rows that are not a multiple of a
  * superblock. */

@@ -1,3 +1,6 @@
+/* Rounds weights again by coordinate descent, one step of columns after the other. Within a step
+ * rows are independent, so workers share them; before the next step all other columns learn of
+ * the changes. src/calibrate calls it after rf_gptq_round. */
 #include "quant/descent.h"
 
 #include <math.h>
@@ -12,10 +15,10 @@ enum {
     LANES = RF_GRID_LANES /* rows that a worker rounds together */
 };
 
-/* What a row keeps during a step. */
+/* A row's state during a step. */
 struct row {
     float q[STEP];       /* the rounded weights */
-    float changes[STEP]; /* of q in this step */
+    float changes[STEP]; /* changes of q in this step */
     float sums[STEP];    /* q H over a group */
     float latest[PART];  /* changes of a part */
     struct rf_grid grids[STEP / PART];
@@ -29,14 +32,14 @@ struct descent {
     const struct rf_grid_layout *layout;
     float *gradient; /* [m][k]: (w - q) H, half the squared error's falling slope */
     struct row *rows;
-    float (*square)[STEP]; /* of H in a step */
+    float (*square)[STEP]; /* H between the columns of a step */
     uint8_t *blocks;
     size_t m, k, first, n; /* columns [first, first + n) */
     size_t group;          /* columns that share a scale that is fitted; 0: none */
     size_t block_elems, block_bytes;
 };
 
-/* Of rows [row, row + n), n <= LANES. */
+/* Works on rows [row, row + n), n <= LANES. */
 typedef void rows_function(const struct descent *d, size_t row, size_t n);
 
 struct work {
@@ -61,7 +64,7 @@ static void for_rows(const struct descent *d, rows_function *function)
     rf_team_run(d->gptq->team, 0, do_rows, &work);
 }
 
-static uint8_t *block_at(const struct descent *d, size_t row, size_t i)
+static uint8_t *descent_block(const struct descent *d, size_t row, size_t i)
 {
     return d->blocks + (row * d->k + d->first + i) / d->block_elems * d->block_bytes;
 }
@@ -70,7 +73,7 @@ static void read_rows(const struct descent *d, size_t i, size_t n)
 {
     for (size_t end = i + n; i < end; i++) {
         struct row *row = &d->rows[i];
-        rf_dequantize_f32(d->layout->dtype, block_at(d, i, 0), row->q, d->n);
+        rf_dequantize_f32(d->layout->dtype, descent_block(d, i, 0), row->q, d->n);
         memset(row->changes, 0, sizeof row->changes);
     }
 }
@@ -85,7 +88,7 @@ static void fit_scale(const struct descent *d, size_t i, size_t begin, size_t en
         curvature += row->q[j] * row->sums[j];
     }
     uint16_t half;
-    memcpy(&half, block_at(d, i, begin), sizeof half);
+    memcpy(&half, descent_block(d, i, begin), sizeof half);
     float old = rf_f16_to_f32(half);
     half = rf_f32_to_f16(old * (1 + slope / curvature));
     float more = rf_f16_to_f32(half) / old - 1;
@@ -96,7 +99,7 @@ static void fit_scale(const struct descent *d, size_t i, size_t begin, size_t en
         row->q[j] += more * row->q[j];
     }
     for (size_t j = begin; j < end; j += d->block_elems)
-        memcpy(block_at(d, i, j), &half, sizeof half);
+        memcpy(descent_block(d, i, j), &half, sizeof half);
 }
 
 /* The products of LANES rows are so small that OpenBLAS starts no threads for them. */
@@ -116,7 +119,7 @@ static void read_grids(const struct descent *d, size_t row, size_t n)
 {
     for (size_t i = row; i < row + n; i++)
         for (size_t j = 0; j < d->n; j += d->block_elems)
-            rf_grid_read(d->layout, block_at(d, i, j), &d->rows[i].grids[j / PART]);
+            rf_grid_read(d->layout, descent_block(d, i, j), &d->rows[i].grids[j / PART]);
 }
 
 /* A part of some rows. */
@@ -144,7 +147,7 @@ static void read_part(const struct descent *d, struct part *part, size_t row, si
     }
 }
 
-static void write_part(const struct descent *d, const struct part *part, size_t row, size_t n,
+static void store_part(const struct descent *d, const struct part *part, size_t row, size_t n,
                        size_t begin)
 {
     for (size_t lane = 0; lane < n; lane++) {
@@ -175,14 +178,14 @@ static void choose_codes(const struct descent *d, size_t row, size_t n, size_t b
             for (size_t lane = 0; lane < LANES; lane++)
                 part.gradient[c][lane] -= change[lane] * h[c];
     }
-    write_part(d, &part, row, n, begin);
+    store_part(d, &part, row, n, begin);
 }
 
 static void put_codes(const struct descent *d, size_t row, size_t n)
 {
     for (size_t i = row; i < row + n; i++)
         for (size_t j = 0; j < d->n; j += d->block_elems)
-            rf_grid_put(d->layout, block_at(d, i, j), d->rows[i].codes + j);
+            rf_grid_put(d->layout, descent_block(d, i, j), d->rows[i].codes + j);
 }
 
 static void descend_rows(const struct descent *d, size_t row, size_t n)

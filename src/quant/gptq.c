@@ -1,3 +1,6 @@
+/* Rounds a matrix column by column and makes up for each error in the columns that are left, in
+ * steps whose effect on the rest is one matrix product. Rows are independent of each other, so
+ * workers share them. src/calibrate calls it. */
 #include "quant/gptq.h"
 
 #include <math.h>
@@ -74,7 +77,7 @@ struct step {
     uint8_t *codes;          /* [m][STEP] */
 };
 
-static uint8_t *block_at(const struct step *step, size_t row, size_t column)
+static uint8_t *gptq_block(const struct step *step, size_t row, size_t column)
 {
     return step->blocks + (row * step->k + column) / step->block_elems * step->block_bytes;
 }
@@ -87,8 +90,8 @@ static void begin_block(const struct step *step, size_t row, size_t block_end)
     size_t block = block_end - step->block_elems;
     if (block_end == end)
         rf_grid_choose(step->layout, step->w + row * k + first, step->importance + first,
-                       end - first, block_at(step, row, first));
-    rf_grid_read(step->layout, block_at(step, row, block),
+                       end - first, gptq_block(step, row, first));
+    rf_grid_read(step->layout, gptq_block(step, row, block),
                  step->grids + row * (STEP / PART) + (block - step->first) / PART);
 }
 
@@ -123,7 +126,7 @@ static void round_part(const struct step *step, size_t row, size_t n, size_t par
             out[i] = codes[i][lane];
         }
         if (part % step->block_elems == 0)
-            rf_grid_put(step->layout, block_at(step, row + lane, part), out);
+            rf_grid_put(step->layout, gptq_block(step, row + lane, part), out);
     }
 }
 

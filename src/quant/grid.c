@@ -1,3 +1,6 @@
+/* Reads and writes the grids of 4- and 6-bit types through the same conversion that models are
+ * run with, so that a rounded value is the value a kernel will use. gptq.c and descent.c call
+ * it. */
 #include "quant/grid.h"
 
 #include <math.h>
@@ -15,9 +18,9 @@ const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype)
     return NULL;
 }
 
-/* What a block's values are where all bytes of its codes are `code`. */
-static void values_of(const struct rf_grid_layout *layout, const void *block, int code,
-                      float *values)
+/* A block's values if all bytes of its codes were `code`. */
+static void grid_values(const struct rf_grid_layout *layout, const void *block, int code,
+                        float *values)
 {
     const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
     uint8_t copy[RF_SUPERBLOCK];
@@ -29,8 +32,8 @@ static void values_of(const struct rf_grid_layout *layout, const void *block, in
 void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids)
 {
     float low[RF_SUPERBLOCK], high[RF_SUPERBLOCK];
-    values_of(layout, block, 0, low);
-    values_of(layout, block, layout->is_e2m1 ? 0x77 : 0xff, high);
+    grid_values(layout, block, 0, low);
+    grid_values(layout, block, layout->is_e2m1 ? 0x77 : 0xff, high);
     for (size_t i = 0; i < rf_dtype_info(layout->dtype)->block_elems; i += RF_GRID_GROUP) {
         struct rf_grid *grid = &grids[i / RF_GRID_GROUP];
         grid->base = low[i];

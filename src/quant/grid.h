@@ -10,7 +10,7 @@
  * the same here. */
 enum { RF_GRID_GROUP = 32 };
 
-/* How blocks of a type hold codes. */
+/* The places of codes in a block of a type. */
 struct rf_grid_layout {
     enum rf_dtype dtype;
     uint32_t first, end; /* bytes of a block that have codes */
@@ -39,7 +39,7 @@ struct rf_grid_lanes {
  * its own. In scales.c. */
 void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const float *importance,
                     size_t n, void *blocks);
-/* Of the groups of a block, from its scales; `grids` [block_elems / RF_GRID_GROUP]. */
+/* Reads the grids of a block's groups from its scales; `grids` [block_elems / RF_GRID_GROUP]. */
 void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids);
 /* The codes of the values next to w, which go to `values`; each lane has its grid. */
 void rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid_lanes *grids,

@@ -1,3 +1,6 @@
+/* Writes a GGUF file with its matrices cast: opens the model, chooses types, and streams tensors
+ * through a team of workers into a file that takes its name when it is whole. The API and
+ * rf_calibrate call it. */
 #include "quant/quantize.h"
 
 #include <string.h>
@@ -9,7 +12,7 @@
 #include "quant/rotate.h"
 
 enum {
-    BUFFER_BYTES = 8 << 20,   /* of the new file, collected between two writes */
+    BUFFER_BYTES = 8 << 20,   /* bytes of the new file that one write takes */
     PIECE_ELEMENTS = 1 << 16, /* approximate work unit of a worker */
     SLAB_ELEMENTS = 1 << 21   /* rotated at a time, if rows can be rotated one by one */
 };
@@ -28,7 +31,7 @@ struct job {
     const struct rf_quantize_options *options;
     struct rf_gguf_copy *copy;
     struct rf_rotation *rotation; /* or NULL */
-    struct rf_tensor head;        /* that tied embeddings become when they are rotated */
+    struct rf_tensor head;        /* the head that rotated, formerly tied embeddings get */
     const struct rf_allocator *allocator;
     struct rf_team *team;
     struct rf_new_file *file;
@@ -54,23 +57,23 @@ static int is_table(const struct rf_tensor *tensor)
 
 /* The output head has no layer behind it that could make up for its errors: beside calibrated
  * matrices it keeps eight bits, and so do embeddings. */
-static enum rf_cast_target target_of(const struct job *job, const struct rf_tensor *tensor)
+static enum rf_cast_target cast_target(const struct job *job, const struct rf_tensor *tensor)
 {
     int is_kept = job->options->made && (is_head(job, tensor) || is_table(tensor));
     return is_kept ? RF_TARGET_Q8_0 : job->options->target;
 }
 
 /* The type of the values that are to be cast. */
-static enum rf_dtype values_of(const struct job *job, const struct rf_tensor *tensor)
+static enum rf_dtype values_type(const struct job *job, const struct rf_tensor *tensor)
 {
     int whole;
     return rf_rotates(job->rotation, tensor, &whole) ? RF_F32 : tensor->dtype;
 }
 
-static enum rf_dtype type_of(const struct job *job, const struct rf_tensor *tensor)
+static enum rf_dtype written_type(const struct job *job, const struct rf_tensor *tensor)
 {
-    enum rf_cast_target target = target_of(job, tensor);
-    enum rf_dtype from = values_of(job, tensor), to;
+    enum rf_cast_target target = cast_target(job, tensor);
+    enum rf_dtype from = values_type(job, tensor), to;
     int is_float = rf_dtype_info(from)->block_elems == 1;
     if (tensor->n_dims < 2 || tensor->ne[1] == 1 || rf_ends_with(tensor->name, ".bias") ||
         rf_ends_with(tensor->name, RF_ROUTER))
@@ -79,7 +82,8 @@ static enum rf_dtype type_of(const struct job *job, const struct rf_tensor *tens
         target != RF_TARGET_BF16)
         return is_float ? RF_BF16 : from;
     to = rf_cast_type(target, from, tensor->ne[0]);
-    return to == RF_F32 && from != tensor->dtype ? RF_BF16 : to; /* its rows suit no blocks */
+    return to == RF_F32 && from != tensor->dtype ? RF_BF16
+                                                 : to; /* rows that suit no blocks become BF16 */
 }
 
 /* The tensor that is written as it is in the place of the file's, or NULL. */
@@ -96,7 +100,7 @@ static void choose_types(struct job *job)
     for (size_t i = 0; i < job->copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &job->copy->tensors[i];
         const struct rf_tensor *made = made_for(job, copied->tensor);
-        copied->dtype = made ? made->dtype : type_of(job, copied->tensor);
+        copied->dtype = made ? made->dtype : written_type(job, copied->tensor);
         size_t row = rf_dtype_bytes(copied->dtype, (size_t)copied->tensor->ne[0]);
         if (job->buffer_bytes < row) job->buffer_bytes = row;
         job->total += copied->tensor->bytes;
@@ -130,7 +134,7 @@ static int write_padding(struct job *job, uint64_t bytes)
     return code;
 }
 
-static int report(struct job *job, uint64_t bytes)
+static int quantize_report(struct job *job, uint64_t bytes)
 {
     const struct rf_quantize_options *options = job->options;
     job->done += bytes;
@@ -153,7 +157,7 @@ static int write_rows(struct job *job, const struct rf_copied_tensor *copied, en
         const char *made = data + row * row_bytes;
         if (copied->dtype != from) {
             struct stretch stretch = {job->options->kernels,
-                                      target_of(job, tensor),
+                                      cast_target(job, tensor),
                                       from,
                                       copied->dtype,
                                       made,
@@ -164,7 +168,7 @@ static int write_rows(struct job *job, const struct rf_copied_tensor *copied, en
             made = job->buffer;
         }
         code = rf_new_file_write(job->file, made, rows * out_row_bytes, job->error);
-        if (!code) code = report(job, rows * rf_dtype_bytes(tensor->dtype, k));
+        if (!code) code = quantize_report(job, rows * rf_dtype_bytes(tensor->dtype, k));
     }
     return code;
 }
@@ -200,14 +204,14 @@ static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
     return code ? code : write_padding(job, copied->bytes);
 }
 
-static int write_file(struct job *job, const char *out, const struct rf_bytes *header)
+static int quantize_file(struct job *job, const char *out, const struct rf_bytes *header)
 {
     struct rf_new_file file;
     int code = rf_new_file_open(&file, out, 0, job->error);
     if (code) return code;
     job->file = &file;
     code = rf_new_file_write(&file, header->data, header->count, job->error);
-    if (!code) code = report(job, 0);
+    if (!code) code = quantize_report(job, 0);
     for (size_t i = 0; !code && i < job->copy->n_tensors; i++)
         code = write_tensor(job, &job->copy->tensors[i]);
     if (!code) code = rf_gguf_copy_check(job->copy, job->error);
@@ -216,8 +220,8 @@ static int write_file(struct job *job, const char *out, const struct rf_bytes *h
     return code;
 }
 
-/* Tied embeddings become two tensors: only what is read as the head takes the last norm's gain. */
-static int rotate(struct job *job)
+/* Tied embeddings become two tensors: only the head takes the last norm's gain. */
+static int rotation_open(struct job *job)
 {
     const struct rf_source *source = job->copy->source;
     int code = rf_rotation_new(&job->rotation, source, job->team, job->allocator, job->error);
@@ -258,14 +262,14 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
     if (code) return code;
     job.copy->w4a8_group = options->group;
     code = rf_team_of(&job.team, NULL, options->threads, allocator, error);
-    if (!code && options->rotates) code = rotate(&job);
+    if (!code && options->rotates) code = rotation_open(&job);
     if (!code) choose_types(&job);
     if (!code) code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
     if (!code) {
         job.buffer = rf_malloc(allocator, job.buffer_bytes, 1, "quantising", error);
         if (!job.buffer) code = RF_ERR_MEMORY;
     }
-    if (!code) code = write_file(&job, out, &header);
+    if (!code) code = quantize_file(&job, out, &header);
     rf_rotation_free(job.rotation);
     rf_team_free(job.team);
     rf_free(allocator, job.buffer);

@@ -9,7 +9,7 @@
 
 struct rf_quantize_options {
     enum rf_cast_target target;
-    int32_t group; /* of RF_TARGET_W4A8: values that share a scale, a multiple of 64; 0: a row */
+    int32_t group; /* RF_TARGET_W4A8: values that share a scale, a multiple of 64; 0: a row */
     const struct rf_kernels *kernels;
     int32_t threads;
     /* The model with calibrated tensors: those with data are written as they are; the output head

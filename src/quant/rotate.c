@@ -1,3 +1,6 @@
+/* Applies the rotations of rotate.h to rows of tensors, with a fast Hadamard transform times a
+ * small cosine transform for dimensions that are no powers of two. quantize.c calls it for every
+ * tensor that rf_rotates names. */
 #include "quant/rotate.h"
 
 #include <math.h>
@@ -123,14 +126,14 @@ static const struct rule {
              {"ffn_up.weight", "ffn_norm.weight", IN},
              {"ffn_down.weight", NULL, OUT}};
 
-/* Behind "blk.N.", if the name begins so. */
+/* The name behind "blk.N.", if it begins so. */
 static const char *name_in_layer(const char *name)
 {
     const char *dot = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
     return dot ? dot + 1 : name;
 }
 
-static const struct rule *rule_of(const struct rf_tensor *tensor)
+static const struct rule *turn_rule(const struct rf_tensor *tensor)
 {
     const char *name = name_in_layer(tensor->name);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -140,7 +143,7 @@ static const struct rule *rule_of(const struct rf_tensor *tensor)
 
 int rf_rotates(const struct rf_rotation *rotation, const struct rf_tensor *tensor, int *whole)
 {
-    const struct rule *rule = rotation ? rule_of(tensor) : NULL;
+    const struct rule *rule = rotation ? turn_rule(tensor) : NULL;
     *whole = rule && (rule->changes & (OUT | VALUES_OUT));
     return rule != NULL;
 }
@@ -223,7 +226,7 @@ static void turn_columns(void *argument, struct rf_worker *worker)
 void rf_rotate_rows(const struct rf_rotation *rotation, const struct rf_tensor *tensor,
                     size_t first, size_t n, float *rows)
 {
-    struct work work = {rotation, tensor, rule_of(tensor), first, n, (size_t)tensor->ne[0], rows};
+    struct work work = {rotation, tensor, turn_rule(tensor), first, n, (size_t)tensor->ne[0], rows};
     if (work.rule->changes & ONES) {
         for (size_t i = 0; i < n * work.k; i++) rows[i] = 1.0f;
         return;

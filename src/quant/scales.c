@@ -17,13 +17,13 @@ static float to_f16(float x)
     return rf_f16_to_f32(rf_f32_to_f16(x > -F16_MOST ? x : -F16_MOST));
 }
 
-static void put_f16(uint8_t *out, float x)
+static void write_half(uint8_t *out, float x)
 {
     uint16_t half = rf_f32_to_f16(x);
     memcpy(out, &half, sizeof half);
 }
 
-static float dot(const float *a, const float *b)
+static float group_dot(const float *a, const float *b)
 {
     float sums[LANES] = {0}, sum = 0.0f;
     for (size_t i = 0; i < GROUP; i += LANES)
@@ -33,7 +33,7 @@ static float dot(const float *a, const float *b)
 }
 
 /* The codes 0 to 15 next to w. */
-static void codes_of(const float *w, float scale, float base, float *codes)
+static void codes_near(const float *w, float scale, float base, float *codes)
 {
     float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < GROUP; i++) {
@@ -60,15 +60,15 @@ struct group {
 static void sum_codes(struct group *group, float scale, float base)
 {
     float codes[GROUP], weighted[GROUP];
-    codes_of(group->w, scale, base, codes);
-    group->code = dot(group->importance, codes) / group->all;
+    codes_near(group->w, scale, base, codes);
+    group->code = group_dot(group->importance, codes) / group->all;
     for (size_t i = 0; i < GROUP; i++) codes[i] -= group->code;
     for (size_t i = 0; i < GROUP; i++) weighted[i] = group->importance[i] * codes[i];
-    group->qq = dot(weighted, codes);
-    group->xq = dot(group->centred, codes);
+    group->qq = group_dot(weighted, codes);
+    group->xq = group_dot(group->centred, codes);
 }
 
-/* Sums of squares and products, and not of what is left of the means. */
+/* Sums of whole squares and products, with the means. */
 static float whole_qq(const struct group *group)
 {
     return group->qq + group->all * group->code * group->code;
@@ -87,7 +87,7 @@ static void improve(struct group *group, float scale, float base, float highest)
     scale = group->xq / group->qq;
     base = group->mean - scale * group->code;
     float gain = scale * group->xq;
-    if (base > highest) { /* which is 0 */
+    if (base > highest) { /* then highest is 0 */
         base = 0.0f;
         scale = whole_xq(group) / whole_qq(group);
         gain = scale * whole_xq(group) - group->all * group->mean * group->mean;
@@ -110,7 +110,7 @@ static void fit_group(struct group *group, const float *w, const float *importan
         high = w[i] > high ? w[i] : high;
         group->all += importance[i];
     }
-    group->mean = dot(importance, w) / group->all;
+    group->mean = group_dot(importance, w) / group->all;
     for (size_t i = 0; i < GROUP; i++) group->centred[i] = importance[i] * (w[i] - group->mean);
     low = low < highest ? low : highest;
     group->base = low;
@@ -127,8 +127,8 @@ static void choose_q4_1(const float *w, const float *importance, uint8_t *block)
 {
     struct group group;
     fit_group(&group, w, importance, INFINITY);
-    put_f16(block, to_f16(group.scale));
-    put_f16(block + 2, to_f16(group.base));
+    write_half(block, to_f16(group.scale));
+    write_half(block + 2, to_f16(group.base));
 }
 
 /* ---- Q4_K ---- */
@@ -195,8 +195,8 @@ static void choose_q4_k(const float *w, const float *importance, uint8_t *block)
         s[i] = (uint8_t)grid.scale[i];
         m[i] = (uint8_t)grid.minimum[i];
     }
-    put_f16(block, grid.d);
-    put_f16(block + 2, grid.m);
+    write_half(block, grid.d);
+    write_half(block + 2, grid.m);
     for (size_t i = 0; i < 4; i++) {
         block[4 + i] = (uint8_t)(s[i] | s[4 + i] >> 4 << 6);
         block[8 + i] = (uint8_t)(m[i] | m[4 + i] >> 4 << 6);
@@ -217,7 +217,7 @@ static float e2m1_error(const float *w, const float *importance, float inverse)
         off[i] = magnitude - value;
         weighted[i] = importance[i] * off[i];
     }
-    return dot(weighted, off);
+    return group_dot(weighted, off);
 }
 
 /* The exponent of OCP's rule, or a neighbour that loses less. */
@@ -275,12 +275,13 @@ static float symmetric_scale(const float *w, const float *importance, size_t n, 
     return best;
 }
 
-/* The same scale for all blocks. */
+/* Chooses one scale for all blocks. */
 static void choose_symmetric(const struct rf_dtype_info *info, const float *w,
                              const float *importance, size_t n, uint8_t *blocks)
 {
     float d = symmetric_scale(w, importance, n, 8);
-    for (size_t i = 0; i < n / info->block_elems; i++) put_f16(blocks + i * info->block_bytes, d);
+    for (size_t i = 0; i < n / info->block_elems; i++)
+        write_half(blocks + i * info->block_bytes, d);
 }
 
 /* The greatest scale becomes 127 units. */
@@ -293,7 +294,7 @@ static void choose_q6_k(const float *w, const float *importance, uint8_t *block)
         most = fabsf(scales[i]) > most ? fabsf(scales[i]) : most;
     }
     float unit = to_f16(most / HIGHEST);
-    put_f16(block + UNIT, unit);
+    write_half(block + UNIT, unit);
     for (size_t i = 0; i < GROUPS; i++) {
         float n = unit > 0.0f ? rintf(scales[i] / unit) : 0.0f;
         n = n > HIGHEST ? HIGHEST : n < -HIGHEST ? -HIGHEST : n;

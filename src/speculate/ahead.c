@@ -1,3 +1,5 @@
+/* Placing tokens ahead (ahead.h). The grammar's state is followed token by token, so that a mask
+ * for any row of a draft needs no look at the text before. */
 #include "speculate/ahead.h"
 
 int32_t rf_ahead_state(struct rf_cascade *cascade, int32_t n)

@@ -1,10 +1,11 @@
-/* The tokens that a cascade has placed ahead in its text, and what a grammar leaves of drafts. */
+/* The tokens that a cascade has placed ahead in its text, with a mark for each, and what a grammar
+ * leaves of drafts. For the files of cascade_state.h alone. */
 #ifndef RF_SPECULATE_AHEAD_H
 #define RF_SPECULATE_AHEAD_H
 
 #include <assert.h>
 
-#include "speculate/cascade.h"
+#include "speculate/cascade_state.h"
 
 /* Where the text ends, with what is ahead. */
 static inline int32_t rf_ahead_end(const struct rf_cascade *cascade)
@@ -41,7 +42,7 @@ int rf_ahead_can_go_on(struct rf_cascade *cascade, int32_t state, struct rf_erro
 int rf_ahead_limit(struct rf_cascade *cascade, int32_t at, struct rf_draft *draft,
                    struct rf_error *error);
 
-/* What may follow text[0 .. at) and each token of a draft that rf_ahead_limit has seen. */
+/* Finds what may follow text[0 .. at) and each token of a draft that rf_ahead_limit has seen. */
 int rf_ahead_masks(struct rf_cascade *cascade, int32_t at, const struct rf_draft *draft,
                    const uint64_t **masks, struct rf_error *error);
 

@@ -1,10 +1,12 @@
+/* The pass of a batch (batch.h): first halves of all rounds, one read, second halves. Drafts share
+ * the rows that texts leave, in the order of the parts. */
 #include "speculate/batch.h"
 
 #include "speculate/model_level.h"
 
-static struct rf_model_level *target_of(const struct rf_cascade *cascade)
+static struct rf_model_level *target_level(const struct rf_cascade *cascade)
 {
-    return cascade->levels[cascade->n_levels - 1].self;
+    return rf_cascade_target(cascade);
 }
 
 static int is_round(const struct rf_batch_part *part)
@@ -18,45 +20,45 @@ static int has_rows(const struct rf_batch_part *part)
     return part->n == 0 && (!is_round(part) || part->round.placed < 0);
 }
 
-static void fail(struct rf_batch_part *part, int code)
+static void fail_part(struct rf_batch_part *part, int code)
 {
     part->n = code;
     if (is_round(part)) rf_cascade_drop(part->cascade);
 }
 
-/* What a pass over these parts has beside the rows of one of them, as far as that is known. */
-static struct rf_other_rows beside(struct rf_batch_part *const *parts, int32_t n_parts,
-                                   const struct rf_batch_part *one)
+/* The rows of a pass over these parts beside the rows of one of them, as far as they are known. */
+static struct rf_other_rows rows_beside(struct rf_batch_part *const *parts, int32_t n_parts,
+                                        const struct rf_batch_part *one)
 {
     struct rf_other_rows others = {0};
     for (int32_t i = 0; i < n_parts; i++) {
         if (!is_round(parts[i]) || parts[i] == one) continue;
         others.rows += parts[i]->rows;
-        others.context +=
-            (int64_t)parts[i]->rows * rf_sequence_n_committed(parts[i]->cascade->sequence);
+        others.context += (int64_t)parts[i]->rows *
+                          rf_sequence_n_committed(rf_cascade_sequence(parts[i]->cascade));
     }
     return others;
 }
 
 /* The first half of a round. */
-static void begin(struct rf_batch_part *part, int32_t room)
+static void begin_round(struct rf_batch_part *part, int32_t room)
 {
     struct rf_cascade *cascade = part->cascade;
     int code = rf_cascade_begin(cascade, part->max, &part->round, &part->error);
     if (code)
-        fail(part, code);
+        fail_part(part, code);
     else if (part->round.placed < 0)
-        rf_model_level_ask(target_of(cascade), &part->round.question, room, &part->ask);
+        rf_model_level_ask(target_level(cascade), &part->round.question, room, &part->ask);
 }
 
-static int32_t unread_of(const struct rf_batch_part *part, const struct rf_view *view)
+static int32_t part_unread(const struct rf_batch_part *part, const struct rf_view *view)
 {
     if (!is_round(part)) return rf_sequence_unread(part->sequence, view, part->n_text);
-    const struct rf_sequence *sequence = part->cascade->sequence;
+    const struct rf_sequence *sequence = rf_cascade_sequence(part->cascade);
     return rf_sequence_unread(sequence, view, rf_sequence_n_committed(sequence));
 }
 
-/* That of a slice of so many rows. Where logits are wanted, all but the first of them are asked
+/* The ask of a slice of so many rows. Where logits are wanted, all but the first of them are asked
  * like a draft. */
 static struct rf_ask ask_of_slice(const struct rf_batch_part *part, int32_t rows)
 {
@@ -77,7 +79,7 @@ static void begin_all(const struct rf_view *view, struct rf_batch_part *const *p
     if (room > most_rows) room = most_rows;
     for (int32_t i = 0; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
-        int32_t unread = unread_of(part, view);
+        int32_t unread = part_unread(part, view);
         part->n = 0;
         part->ask = ask_of_slice(part, unread);
         part->rows = unread > 0 ? unread : 1;
@@ -90,11 +92,11 @@ static void begin_all(const struct rf_view *view, struct rf_batch_part *const *p
     for (int32_t i = 0; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
         if (!is_round(part)) continue;
-        struct rf_pace *pace = &part->cascade->pace;
-        pace->others = beside(parts, n_parts, part);
-        pace->other_tokens = rounds - 1;
-        pace->has_slices = rounds < n_parts;
-        begin(part, room);
+        const struct rf_pace_company company = {.others = rows_beside(parts, n_parts, part),
+                                                .tokens = rounds - 1,
+                                                .has_slices = rounds < n_parts};
+        rf_cascade_set_company(part->cascade, &company);
+        begin_round(part, room);
         int32_t n_draft = has_rows(part) ? part->ask.n_draft : 0;
         part->rows = has_rows(part) ? part->rows + n_draft : 0;
         room -= n_draft;
@@ -102,7 +104,7 @@ static void begin_all(const struct rf_view *view, struct rf_batch_part *const *p
 }
 
 /* Tells a slice's logits. Then its tokens are the text's, not a draft. */
-static int tell_logits(struct rf_view *view, struct rf_batch_part *part)
+static int tell_slice_logits(struct rf_view *view, struct rf_batch_part *part)
 {
     const struct rf_ask *ask = &part->ask;
     int32_t path[RF_TREE_ROWS];
@@ -117,8 +119,8 @@ static int tell_logits(struct rf_view *view, struct rf_batch_part *part)
 }
 
 /* Brings what a pass found to the parts that were in it. */
-static void answer(struct rf_view *view, struct rf_batch_part *const *read, int32_t n_read,
-                   const struct rf_best *best, const struct rf_read_cost *cost)
+static void answer_parts(struct rf_view *view, struct rf_batch_part *const *read, int32_t n_read,
+                         const struct rf_best *best, const struct rf_read_cost *cost)
 {
     /* Slices answer nothing and may have many rows, so their passes say little of costs. */
     int counts = cost->rows <= RF_PACE_ROWS;
@@ -126,18 +128,18 @@ static void answer(struct rf_view *view, struct rf_batch_part *const *read, int3
     for (int32_t i = 0; i < n_read; i++) {
         struct rf_batch_part *part = read[i];
         if (!is_round(part)) {
-            int failed = part->on_logits ? tell_logits(view, part) : 0;
-            if (failed) fail(part, failed);
+            int failed = part->on_logits ? tell_slice_logits(view, part) : 0;
+            if (failed) fail_part(part, failed);
             continue;
         }
         struct rf_question *question = &part->round.question;
         question->rows = counts ? cost->rows : 0;
-        question->others = beside(read, n_read, part);
+        question->others = rows_beside(read, n_read, part);
         question->seconds = cost->seconds;
-        part->cascade->stats[part->cascade->n_levels - 1].seconds += cost->seconds / n_read;
-        int code = rf_model_level_answer(target_of(part->cascade), question, &part->ask,
+        rf_cascade_spend(part->cascade, cost->seconds / n_read);
+        int code = rf_model_level_answer(target_level(part->cascade), question, &part->ask,
                                          best + part->ask.first, part->round.choices, &part->error);
-        if (code) fail(part, code);
+        if (code) fail_part(part, code);
     }
 }
 
@@ -150,7 +152,7 @@ static int read_parts(struct rf_view *view, struct rf_batch_part *const *read, i
     struct rf_read_options options = {.best = best};
     for (int32_t i = 0; i < n_read; i++) {
         asks[i] = read[i]->ask;
-        int32_t n_best = is_round(read[i]) ? rf_model_level_n_best(target_of(read[i]->cascade),
+        int32_t n_best = is_round(read[i]) ? rf_model_level_n_best(target_level(read[i]->cascade),
                                                                    &read[i]->round.question)
                                            : 0;
         if (n_best > options.n_best) options.n_best = n_best;
@@ -159,17 +161,16 @@ static int read_parts(struct rf_view *view, struct rf_batch_part *const *read, i
     int code = rf_read(view, asks, n_read, &options, cost, error);
     if (code) return code;
     for (int32_t i = 0; i < n_read; i++) read[i]->ask.first = asks[i].first;
-    answer(view, read, n_read, best, cost);
+    answer_parts(view, read, n_read, best, cost);
     return 0;
 }
 
 /* The second half of a round. */
-static void finish(struct rf_batch_part *part)
+static void end_round(struct rf_batch_part *part)
 {
     struct rf_cascade *cascade = part->cascade;
     if (part->n >= 0) part->n = rf_cascade_end(cascade, &part->round, part->yield, &part->error);
-    cascade->pace.others = (struct rf_other_rows){0};
-    cascade->pace.other_tokens = cascade->pace.has_slices = 0;
+    rf_cascade_set_company(cascade, &(struct rf_pace_company){0});
 }
 
 void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
@@ -186,9 +187,9 @@ void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int3
     for (int32_t i = 0; code && i < n_read; i++) {
         int alone = n_read == 1 ? code : read_parts(view, &read[i], 1, &taken, &read[i]->error);
         if (n_read == 1) read[i]->error = error;
-        if (alone) fail(read[i], alone);
+        if (alone) fail_part(read[i], alone);
     }
     for (int32_t i = 0; i < n_parts; i++)
-        if (is_round(parts[i])) finish(parts[i]);
+        if (is_round(parts[i])) end_round(parts[i]);
     *cost = (struct rf_batch_cost){taken.rows, taken.seconds};
 }

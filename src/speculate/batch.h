@@ -12,18 +12,18 @@ typedef int (*rf_batch_on_logits)(void *user, int32_t n, const float *logits,
 
 /* One text's part in a pass: a round, or a slice. Each has a result of its own. */
 struct rf_batch_part {
-    struct rf_cascade *cascade;   /* of a round; NULL: a slice */
-    struct rf_sequence *sequence; /* likewise its text */
-    int32_t max;                  /* of a round: tokens that it may yield, at least 1 */
-    int32_t n_text;               /* of a slice: reads the text as far as that */
-    /* Of a slice: told of each of its tokens, in their order. NULL: their logits are not wanted. */
-    rf_batch_on_logits on_logits;
-    void *user;            /* its */
-    int32_t n;             /* result: as of rf_cascade_round; 0 of a slice; or a code */
-    struct rf_error error; /* where n < 0 */
+    struct rf_cascade *cascade;   /* round: runs on this cascade; NULL: a slice */
+    struct rf_sequence *sequence; /* slice: its text */
+    int32_t max;                  /* round: tokens that it may yield, at least 1 */
+    int32_t n_text;               /* slice: reads the text up to this length */
+    rf_batch_on_logits on_logits; /* slice: called for each of its tokens, in their order; NULL:
+                                     their logits are not wanted */
+    void *user;                   /* passed to on_logits */
+    int32_t n;             /* result of a round: as rf_cascade_round; 0 of a slice; or a code */
+    struct rf_error error; /* set where n < 0 */
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     struct rf_ask ask;
-    int32_t rows; /* in the pass, as far as that is known */
+    int32_t rows; /* rows of this part in the pass, as far as they are known */
     struct rf_round round;
 };
 

@@ -1,3 +1,11 @@
+/* The rounds of a cascade. A round at a judge has a draft made for it (offer.c), asks the judge for
+ * its own choices after the text and after each draft token in one pass, keeps the branch that
+ * equals them, and adds the judge's next token. A drafter that is a judge itself writes its draft
+ * by rounds of its own, so the levels nest; the target's round is the outermost.
+ *
+ * Invariants. (1) The tokens that a round leaves ahead are the judge's own choices, token by token:
+ * drafts only decide how many there are. (2) A round that fails leaves nothing ahead, and what was
+ * committed is never touched. (3) The pace learns from every pass and decides on drafts alone. */
 #include "speculate/cascade.h"
 
 #include <assert.h>
@@ -5,11 +13,11 @@
 
 #include "platform/clock.h"
 #include "speculate/ahead.h"
+#include "speculate/cascade_state.h"
 #include "speculate/offer.h"
+#include "speculate/tuning.h"
 
-enum { FEW_AT_ONCE = 5 /* tokens that a translated draft writes before it is asked to go on */ };
-
-static void rewound(struct rf_follower *follower, int32_t n)
+static void cascade_rewound(struct rf_follower *follower, int32_t n)
 {
     struct rf_cascade *cascade = (struct rf_cascade *)follower;
     for (int32_t l = 0; l < cascade->n_levels; l++)
@@ -24,7 +32,7 @@ int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, i
     *cascade = NULL;
     struct rf_cascade *made = rf_calloc(allocator, 1, sizeof *made, "cascade", error);
     if (!made) return RF_ERR_MEMORY;
-    made->follower.rewound = rewound;
+    made->follower.rewound = cascade_rewound;
     made->allocator = allocator;
     made->sequence = sequence;
     made->n_levels = n_levels;
@@ -55,6 +63,115 @@ int rf_cascade_set_grammar(struct rf_cascade *cascade, struct rf_matcher *matche
     return 0;
 }
 
+void rf_cascade_attach(struct rf_cascade *cascade)
+{
+    rf_sequence_set_follower(cascade->sequence, &cascade->follower);
+}
+
+void rf_cascade_set_gamma(struct rf_cascade *cascade, int32_t gamma, float min_confidence)
+{
+    assert(gamma >= 0 && gamma <= RF_MAX_DRAFT);
+    cascade->gamma = gamma;
+    cascade->min_confidence = min_confidence;
+}
+
+void rf_cascade_copy_settings(struct rf_cascade *to, const struct rf_cascade *from)
+{
+    rf_cascade_set_gamma(to, from->gamma, from->min_confidence);
+}
+
+void rf_cascade_set_clock(struct rf_cascade *cascade, double (*now)(void))
+{
+    cascade->now = now;
+}
+
+void rf_cascade_want_log_probs(struct rf_cascade *cascade, struct rf_log_probs *log_probs,
+                               int32_t n_top)
+{
+    cascade->log_probs = log_probs;
+    cascade->n_top = n_top;
+}
+
+void rf_cascade_begin_answer(struct rf_cascade *cascade, int32_t horizon)
+{
+    rf_pace_begin(&cascade->pace, horizon);
+}
+
+void rf_cascade_learn_reading(struct rf_cascade *cascade, int32_t rows, double seconds)
+{
+    rf_pace_read(&cascade->pace, rows, seconds);
+}
+
+void rf_cascade_copy_pace(struct rf_cascade *to, const struct rf_cascade *from)
+{
+    assert(to->n_levels == from->n_levels);
+    to->pace = from->pace;
+}
+
+void rf_cascade_load_pace(struct rf_cascade *cascade, const char (*names)[RF_PACE_NAME_BYTES],
+                          const char *path)
+{
+    rf_pace_load(&cascade->pace, names, path);
+}
+
+int rf_cascade_save_pace(const struct rf_cascade *cascade, const char (*names)[RF_PACE_NAME_BYTES],
+                         const char *path, struct rf_error *error)
+{
+    return rf_pace_save(&cascade->pace, names, path, error);
+}
+
+double rf_cascade_pass_seconds(const struct rf_cascade *cascade, int32_t rows)
+{
+    const struct rf_pace *pace = &cascade->pace;
+    return pace->has_unit ? rf_pace_cost(pace, cascade->n_levels - 1, rows) : 0.0;
+}
+
+const struct rf_pace *rf_cascade_pace(const struct rf_cascade *cascade)
+{
+    return &cascade->pace;
+}
+
+void rf_cascade_set_company(struct rf_cascade *cascade, const struct rf_pace_company *company)
+{
+    rf_pace_set_company(&cascade->pace, company);
+}
+
+void rf_cascade_spend(struct rf_cascade *cascade, double seconds)
+{
+    cascade->stats[cascade->n_levels - 1].seconds += seconds;
+}
+
+struct rf_sequence *rf_cascade_sequence(const struct rf_cascade *cascade)
+{
+    return cascade->sequence;
+}
+
+void *rf_cascade_target(const struct rf_cascade *cascade)
+{
+    return cascade->levels[cascade->n_levels - 1].self;
+}
+
+const struct rf_cascade_stats *rf_cascade_stats(const struct rf_cascade *cascade, int32_t level)
+{
+    assert(level >= 0 && level < cascade->n_levels);
+    return &cascade->stats[level];
+}
+
+void rf_cascade_reset_stats(struct rf_cascade *cascade)
+{
+    memset(cascade->stats, 0, sizeof cascade->stats);
+}
+
+const struct rf_draft *rf_cascade_judged(const struct rf_cascade *cascade, const int32_t **path,
+                                         int32_t *n_path)
+{
+    *path = cascade->path;
+    *n_path = cascade->n_path;
+    return &cascade->judged;
+}
+
+/* ---- judging ---- */
+
 static int is_judge(const struct rf_cascade *cascade, int32_t level)
 {
     return cascade->levels[level].ops->choose != NULL;
@@ -81,8 +198,9 @@ static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct
 
 /* Follows the judge's choices through the draft, as far as the judge has read it; returns how many
  * tokens of it they keep. */
-static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct rf_offer *offer,
-                    const struct rf_choice *choices, int32_t *path)
+static int32_t follow_choices(struct rf_cascade *cascade, int32_t judge,
+                              const struct rf_offer *offer, const struct rf_choice *choices,
+                              int32_t *path)
 {
     const struct rf_draft *draft = &offer->draft;
     int32_t kept = 0;
@@ -108,8 +226,8 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct rf_o
 
 /* Continues the text after offer->at with the kept tokens. Tokens ahead that are already these are
  * not taken back. */
-static int lay(struct rf_cascade *cascade, const struct rf_round *round, const int32_t *path,
-               int32_t kept, struct rf_error *error)
+static int place_kept(struct rf_cascade *cascade, const struct rf_round *round, const int32_t *path,
+                      int32_t kept, struct rf_error *error)
 {
     int code = 0;
     const struct rf_offer *offer = &round->offer;
@@ -165,26 +283,9 @@ static void make_question(const struct rf_cascade *cascade, int32_t judge, struc
     round->question.n_top = cascade->n_top;
 }
 
-/* The first half of a round at a judge that yields at most `max` tokens: drafts, and makes the
- * question. */
-static int pose(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_round *round,
-                struct rf_error *error)
-{
-    round->placed = -1;
-    round->reading = cascade->reading;
-    int code = rf_offer_make(cascade, judge, max - 1, &round->offer, error);
-    if (code) return code;
-    make_question(cascade, judge, round);
-    if (cascade->matcher) {
-        code = rf_ahead_masks(cascade, round->offer.at, &round->offer.draft, round->masks, error);
-        round->question.masks = round->masks;
-    }
-    return code;
-}
-
 /* Has the judge answer, in one pass. */
-static int ask(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
-               struct rf_error *error)
+static int ask_judge(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
+                     struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[judge];
     double start = cascade->now();
@@ -197,8 +298,8 @@ static int ask(struct rf_cascade *cascade, int32_t judge, struct rf_round *round
 
 /* The second half. Afterwards the text ends with the accepted tokens and the judge's own next one.
  * Returns how many tokens these are, or a code. */
-static int32_t settle(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
-                      struct rf_error *error)
+static int32_t settle_round(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
+                            struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[judge];
     const struct rf_offer *offer = &round->offer;
@@ -210,13 +311,13 @@ static int32_t settle(struct rf_cascade *cascade, int32_t judge, struct rf_round
                             question->seconds);
     }
     if (question->best) tell_observers(cascade, question);
-    int32_t kept = walk(cascade, judge, offer, round->choices, path);
+    int32_t kept = follow_choices(cascade, judge, offer, round->choices, path);
     if (rf_cascade_is_target(cascade, judge)) {
         cascade->judged = offer->draft;
         cascade->n_path = kept;
         memcpy(cascade->path, path, (size_t)kept * sizeof *path);
     }
-    int code = lay(cascade, round, path, kept, error);
+    int code = place_kept(cascade, round, path, kept, error);
     if (!code)
         code = level->ops->keep(level->self, question->text, offer->at + kept, path, kept, error);
     int32_t last = kept ? path[kept - 1] + 1 : 0;
@@ -229,21 +330,13 @@ static int32_t settle(struct rf_cascade *cascade, int32_t judge, struct rf_round
     return kept + 1;
 }
 
-/* One round at a judge. Adds at most `max` tokens to the text. */
-static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
-                        struct rf_error *error)
-{
-    struct rf_round round;
-    int code = pose(cascade, judge, max, &round, error);
-    if (!code) code = ask(cascade, judge, &round, error);
-    return code ? code : settle(cascade, judge, &round, error);
-}
+/* ---- drafting ---- */
 
 /* Whether `level` should draft another token for `judge`. Its tokens from `first` on are not judged
  * yet. With a fixed gamma takes back tokens at the end that are not sure enough; otherwise the last
  * one may not be worth a row, but its runners-up are. */
-static int go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
-                 int32_t *known, double *p)
+static int should_go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
+                        int32_t *known, double *p)
 {
     const struct rf_proposal by = {.proposer = (int8_t)level};
     for (; *known < rf_ahead_end(cascade); ++*known) {
@@ -270,7 +363,8 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
     struct rf_cascade_stats *stats = &cascade->stats[drafter];
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     struct rf_draft draft = {.n = 0};
-    int32_t few = cascade->gamma || max < FEW_AT_ONCE ? max : FEW_AT_ONCE;
+    int32_t few =
+        cascade->gamma || max < rf_tuning.rounds.few_at_once ? max : rf_tuning.rounds.few_at_once;
     int32_t unread = level->ops->unread(level->self, text, rf_ahead_end(cascade));
     double start = cascade->now();
     int code = level->ops->draft(level->self, text, rf_ahead_end(cascade), few, &draft, error);
@@ -291,8 +385,13 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
     return code ? code : draft.n;
 }
 
-int32_t rf_cascade_draft(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
-                         int32_t *made, struct rf_error *error)
+static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                         struct rf_error *error);
+
+/* Places up to `want` tokens ahead, which `level` drafts for `judge`, by rounds of its own where it
+ * judges. Returns how many stay. *made: with those that were not worth it. */
+static int32_t draft_ahead(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
+                           int32_t *made, struct rf_error *error)
 {
     int32_t first = rf_ahead_end(cascade), known = first;
     double p = 1.0;
@@ -304,19 +403,65 @@ int32_t rf_cascade_draft(struct rf_cascade *cascade, int32_t level, int32_t judg
         if (open < 0) return open;
         if (!open) break;
         int32_t left = want - (rf_ahead_end(cascade) - first);
-        int32_t n = is_judge(cascade, level) ? round_at(cascade, level, left, error)
+        int32_t n = is_judge(cascade, level) ? run_round(cascade, level, left, error)
                                              : paid_draft(cascade, level, left, error);
         if (n < 0) return n;
         if (n == 0) break;
         *made += n;
     } while (rf_ahead_end(cascade) - first < want &&
-             go_on(cascade, level, judge, first, &known, &p));
-    if (known < rf_ahead_end(cascade)) go_on(cascade, level, judge, first, &known, &p);
+             should_go_on(cascade, level, judge, first, &known, &p));
+    if (known < rf_ahead_end(cascade)) should_go_on(cascade, level, judge, first, &known, &p);
     return rf_ahead_end(cascade) - first;
 }
 
-/* What a round yields: the tokens ahead, up to one that completes the grammar's text. */
-static int32_t collect(struct rf_cascade *cascade, int32_t made, struct rf_yield *yield)
+/* Makes the offer of a round. A level that cannot draft any more drafts nothing. */
+static int make_offer(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                      struct rf_offer *offer, struct rf_error *error)
+{
+    struct rf_draft tables; /* what drafters without passes propose */
+    int code = rf_offer_begin(cascade, judge, max, offer, &tables, error);
+    if (code || offer->drafter < 0) return code;
+    int32_t n = draft_ahead(cascade, offer->drafter, judge, max, &offer->made, error);
+    if (n >= 0) return rf_offer_complete(cascade, judge, max, offer, &tables, error);
+    if (n != RF_ERR_FORMAT) return n;
+    cascade->is_damaged[offer->drafter] = 1; /* nothing that the answer depends on */
+    rf_sequence_rewind(cascade->sequence, offer->at);
+    offer->drafter = -1;
+    offer->made = 0;
+    return 0;
+}
+
+/* The first half of a round at a judge that yields at most `max` tokens: drafts, and makes the
+ * question. */
+static int pose_question(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                         struct rf_round *round, struct rf_error *error)
+{
+    round->placed = -1;
+    round->reading = cascade->reading;
+    int code = make_offer(cascade, judge, max - 1, &round->offer, error);
+    if (code) return code;
+    make_question(cascade, judge, round);
+    if (cascade->matcher) {
+        code = rf_ahead_masks(cascade, round->offer.at, &round->offer.draft, round->masks, error);
+        round->question.masks = round->masks;
+    }
+    return code;
+}
+
+/* One round at a judge. Adds at most `max` tokens to the text. */
+static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                         struct rf_error *error)
+{
+    struct rf_round round;
+    int code = pose_question(cascade, judge, max, &round, error);
+    if (!code) code = ask_judge(cascade, judge, &round, error);
+    return code ? code : settle_round(cascade, judge, &round, error);
+}
+
+/* ---- the target's rounds ---- */
+
+/* Collects what a round yields: the tokens ahead, up to one that completes the grammar's text. */
+static int32_t collect_yield(struct rf_cascade *cascade, int32_t made, struct rf_yield *yield)
 {
     const int32_t *ahead = rf_sequence_tokens(cascade->sequence) + cascade->base;
     for (int32_t i = 0; i < made; i++) {
@@ -349,7 +494,7 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
                        "a session without tokens has nothing to go on from");
     rf_sequence_rewind(sequence, n);
     cascade->base = n;
-    cascade->pace.length = n;
+    rf_pace_set_length(&cascade->pace, n);
     cascade->judged.n = cascade->n_path = 0;
     int code = rf_ahead_follow(cascade, n, error);
     if (code) return code;
@@ -364,7 +509,7 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
     /* A choice that costs no pass needs no draft. */
     if (level->ops->unread(level->self, text, n) == 0) max = 1;
     code = round->placed < 0 ? round->placed : 0;
-    if (!round->placed) code = pose(cascade, target, max, round, error);
+    if (!round->placed) code = pose_question(cascade, target, max, round, error);
     if (code) rf_cascade_drop(cascade);
     return code;
 }
@@ -372,10 +517,10 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error)
 {
-    int32_t made =
-        round->placed >= 0 ? round->placed : settle(cascade, cascade->n_levels - 1, round, error);
+    int32_t made = round->placed >= 0 ? round->placed
+                                      : settle_round(cascade, cascade->n_levels - 1, round, error);
     if (made < 0) rf_cascade_drop(cascade);
-    return collect(cascade, made, yield);
+    return collect_yield(cascade, made, yield);
 }
 
 int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
@@ -384,7 +529,7 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
     struct rf_round round;
     int code = rf_cascade_begin(cascade, max, &round, error);
     if (code) return code;
-    if (round.placed < 0) code = ask(cascade, cascade->n_levels - 1, &round, error);
+    if (round.placed < 0) code = ask_judge(cascade, cascade->n_levels - 1, &round, error);
     if (code) rf_cascade_drop(cascade);
     return code ? code : rf_cascade_end(cascade, &round, yield, error);
 }

@@ -4,7 +4,10 @@
  *
  * Drafts are trees. A branch is kept as far as it equals the judge's own choices. Such a choice is
  * a function of the text before it (for sampling too: docs/sampling.md), so it does not matter who
- * drafted, how much, or whether at all. */
+ * drafted, how much, or whether at all.
+ *
+ * A session has one cascade and runs its rounds; a batch runs the rounds of several cascades in one
+ * pass (batch.h). */
 #ifndef RF_SPECULATE_CASCADE_H
 #define RF_SPECULATE_CASCADE_H
 
@@ -12,92 +15,60 @@
 #include "infer/sequence.h"
 #include "speculate/pace.h"
 
-/* What a round at a judge verifies, after the first `at` tokens of the text. */
-struct rf_offer {
-    int32_t drafter; /* with passes, that took part; -1: none */
-    int32_t at;
-    int32_t made; /* of that drafter: its line, and what was not handed over */
-    struct rf_draft draft;
-};
+/* Its state is changed by the calls below alone (cascade_state.h). */
+struct rf_cascade;
 
-struct rf_cascade_stats {
-    uint64_t passes;            /* of a judge: verifications; of a drafter without passes: drafts */
-    uint64_t drafted, accepted; /* tokens handed to a judge, and kept by it */
-    double seconds;
-    /* Of drafts to the target, by place in a branch: tokens judged there, and kept. */
-    uint64_t judged_at[RF_MAX_DRAFT], accepted_at[RF_MAX_DRAFT];
-};
+/* ---- life and settings ---- */
 
-struct rf_cascade {
-    struct rf_follower follower; /* of the sequence; must come first */
-    const struct rf_allocator *allocator;
-    struct rf_sequence *sequence;          /* the target's text; drafts are placed ahead in it */
-    struct rf_level levels[RF_MAX_LEVELS]; /* from cheap to dear; the target is the last */
-    int32_t n_levels;
-    int is_damaged[RF_MAX_LEVELS]; /* 1: the drafter's logits were not numbers, so it is not asked
-                                      again */
-    struct rf_pace pace;
-    int32_t gamma;        /* of a draft's longest branch, in tokens; 0: the pace decides */
-    float min_confidence; /* with gamma: drafts end before a token of less */
-    double (*now)(void);  /* seconds */
-    double reading;       /* seconds in texts that a level did not know, so far */
-
-    /* What limits the text from token `grammar_from` on; NULL: nothing. */
-    struct rf_matcher *matcher;
-    int32_t grammar_from, grammar_to, grammar_state; /* the state after token `grammar_to` - 1 */
-
-    int32_t base; /* committed tokens at the beginning of the round */
-    struct mark {
-        float confidence;
-        int32_t state;                              /* of the grammar, after the token */
-        int8_t origin;                              /* the level that proposed the token first */
-        struct rf_choice runners_up[RF_RUNNERS_UP]; /* token -1: none */
-    } marks[RF_MAX_DRAFT + 1];                      /* of the tokens ahead */
-    struct rf_cascade_stats stats[RF_MAX_LEVELS];
-
-    /* [RF_DRAFT_ROWS + 1], the caller's: where the target's choices of a round leave their
-     * log-probabilities, with `n_top` likeliest tokens each. NULL: nobody wants to know. */
-    struct rf_log_probs *log_probs;
-    int32_t n_top;
-
-    /* What the target judged in the last round, and which rows it kept, in their order. */
-    struct rf_draft judged;
-    int32_t path[RF_MAX_DRAFT], n_path;
-};
-
-static inline int rf_cascade_is_target(const struct rf_cascade *cascade, int32_t level)
-{
-    return level == cascade->n_levels - 1;
-}
-
-/* The levels are copied. What they point to and the sequence must outlive the cascade. The cascade
- * becomes the sequence's follower. */
+/* levels[n_levels]: from cheap to dear; the target is the last. They are copied; what they point to
+ * and the sequence must outlive the cascade. The cascade becomes the sequence's follower. */
 int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, int32_t n_levels,
                    struct rf_sequence *sequence, const struct rf_allocator *allocator,
                    struct rf_error *error);
 void rf_cascade_free(struct rf_cascade *cascade);
+/* Makes the cascade its sequence's follower again, where cascades take turns on one sequence. */
+void rf_cascade_attach(struct rf_cascade *cascade);
+
+/* gamma: tokens of a draft, at most RF_MAX_DRAFT; 0: the pace decides. With a gamma, drafts end
+ * before a token of less than min_confidence. */
+void rf_cascade_set_gamma(struct rf_cascade *cascade, int32_t gamma, float min_confidence);
+/* Takes over another cascade's gamma and min_confidence. */
+void rf_cascade_copy_settings(struct rf_cascade *to, const struct rf_cascade *from);
+/* `now` returns seconds. The default is rf_clock_seconds. */
+void rf_cascade_set_clock(struct rf_cascade *cascade, double (*now)(void));
 
 /* From now on what is written after the committed tokens is a text of the matcher's grammar, from
  * its beginning. NULL: any text. The matcher must outlive its use. */
 int rf_cascade_set_grammar(struct rf_cascade *cascade, struct rf_matcher *matcher,
                            struct rf_error *error);
+/* Has the target's choices of each round leave their log-probabilities in log_probs
+ * [RF_DRAFT_ROWS + 1], with `n_top` likeliest tokens each. NULL: no longer. */
+void rf_cascade_want_log_probs(struct rf_cascade *cascade, struct rf_log_probs *log_probs,
+                               int32_t n_top);
+
+/* ---- what it learns (pace.h) ---- */
+
+/* An answer begins that may have `horizon` tokens. */
+void rf_cascade_begin_answer(struct rf_cascade *cascade, int32_t horizon);
+/* The target read a text of so many rows in so many seconds. */
+void rf_cascade_learn_reading(struct rf_cascade *cascade, int32_t rows, double seconds);
+/* Takes over what another cascade of the same chain has learnt. */
+void rf_cascade_copy_pace(struct rf_cascade *to, const struct rf_cascade *from);
+/* rf_pace_load and rf_pace_save. */
+void rf_cascade_load_pace(struct rf_cascade *cascade, const char (*names)[RF_PACE_NAME_BYTES],
+                          const char *path);
+int rf_cascade_save_pace(const struct rf_cascade *cascade, const char (*names)[RF_PACE_NAME_BYTES],
+                         const char *path, struct rf_error *error);
+/* Expected seconds of a pass of the target over so many rows of this text; 0: none was measured. */
+double rf_cascade_pass_seconds(const struct rf_cascade *cascade, int32_t rows);
+const struct rf_pace *rf_cascade_pace(const struct rf_cascade *cascade);
+
+/* ---- rounds ---- */
 
 /* One of the tokens that a round yields. */
 struct rf_yield {
     int32_t token;
     int32_t origin; /* index of the level that proposed it first */
-};
-
-/* A round between its two halves: its question and the judge's choices. It must not move. */
-struct rf_round {
-    struct rf_offer offer;
-    struct rf_question question;
-    struct rf_choice choices[RF_DRAFT_ROWS + 1];
-    struct rf_choice runners_up[RF_DRAFT_ROWS + 1][RF_RUNNERS_UP]; /* of these; of drafters only */
-    const uint64_t *masks[RF_DRAFT_ROWS + 1];
-    struct rf_best best[RF_DRAFT_ROWS + 1];
-    double reading; /* rf_cascade.reading before it */
-    int32_t placed; /* tokens that need no answer; < 0: the question needs one */
 };
 
 /* One round of the target: places between 1 and `max` tokens ahead in the sequence and returns how
@@ -109,17 +80,63 @@ struct rf_round {
  * demands. */
 int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
                          struct rf_error *error);
+/* The log-probabilities of token i of the last round. They must be wanted. */
+const struct rf_log_probs *rf_cascade_log_probs(const struct rf_cascade *cascade, int32_t i);
+/* Takes back what is ahead. */
+void rf_cascade_drop(struct rf_cascade *cascade);
 
-/* The same in two halves, so that the targets of several cascades may answer in one pass. Where
- * round->placed < 0, whoever calls has the target's question answered, as its `choose` does, before
- * the second half. A round that is not ended must be dropped: rf_cascade_drop. */
+/* The draft that a round at a judge verifies, after the first `at` tokens of the text. */
+struct rf_offer {
+    int32_t drafter; /* level with passes that drafted; -1: none */
+    int32_t at;
+    int32_t made; /* tokens of that drafter: its line, and those not handed over */
+    struct rf_draft draft;
+};
+
+/* A round between its two halves: its question and the judge's choices. It must not move. */
+struct rf_round {
+    struct rf_offer offer;
+    struct rf_question question;
+    struct rf_choice choices[RF_DRAFT_ROWS + 1];
+    struct rf_choice runners_up[RF_DRAFT_ROWS + 1]
+                               [RF_RUNNERS_UP]; /* runners-up of each choice; drafters only */
+    const uint64_t *masks[RF_DRAFT_ROWS + 1];
+    struct rf_best best[RF_DRAFT_ROWS + 1];
+    double reading; /* seconds spent on texts new to a level, before the round */
+    int32_t placed; /* tokens that need no answer; < 0: the question needs one */
+};
+
+/* rf_cascade_round in two halves, so that the targets of several cascades may answer in one pass.
+ * Where round->placed < 0, the caller has the target's question answered, as its `choose` does,
+ * before the second half. A round that is not ended must be dropped: rf_cascade_drop. */
 int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *round,
                      struct rf_error *error);
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error);
-/* Of token i of the last round with log_probs: where its choice left them. */
-const struct rf_log_probs *rf_cascade_log_probs(const struct rf_cascade *cascade, int32_t i);
-/* Takes back what is ahead. */
-void rf_cascade_drop(struct rf_cascade *cascade);
+/* Says what the next round's pass has beside this text. All zero: nothing, as for a round alone. */
+void rf_cascade_set_company(struct rf_cascade *cascade, const struct rf_pace_company *company);
+/* Counts seconds of the target's pass as this text's. rf_cascade_round does so itself. */
+void rf_cascade_spend(struct rf_cascade *cascade, double seconds);
+struct rf_sequence *rf_cascade_sequence(const struct rf_cascade *cascade);
+/* The `self` of the target's level. */
+void *rf_cascade_target(const struct rf_cascade *cascade);
+
+/* ---- statistics ---- */
+
+struct rf_cascade_stats {
+    uint64_t passes;   /* verifications of a judge; drafts of a drafter without passes */
+    uint64_t drafted;  /* tokens handed to a judge */
+    uint64_t accepted; /* tokens of these that it kept */
+    double seconds;
+    /* Drafts to the target, by place in a branch: tokens judged there, and kept. */
+    uint64_t judged_at[RF_MAX_DRAFT], accepted_at[RF_MAX_DRAFT];
+};
+
+const struct rf_cascade_stats *rf_cascade_stats(const struct rf_cascade *cascade, int32_t level);
+void rf_cascade_reset_stats(struct rf_cascade *cascade);
+/* The draft that the target judged in the last round, and path[n_path]: the rows it kept, in their
+ * order. */
+const struct rf_draft *rf_cascade_judged(const struct rf_cascade *cascade, const int32_t **path,
+                                         int32_t *n_path);
 
 #endif

@@ -1,3 +1,5 @@
+/* Parsing and writing chains (chain.h). Names of forms and readings are in the two tables below,
+ * names of drafters in drafters.h; anything else is a model. */
 #include "speculate/chain.h"
 
 #include <stdio.h>
@@ -22,19 +24,19 @@ static const struct {
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
-static int is(struct span span, const char *word)
+static int span_is(struct span span, const char *word)
 {
     return strlen(word) == span.bytes && memcmp(span.at, word, span.bytes) == 0;
 }
 
-/* The levels, and the suffixes of others, that read less of the KV cache. */
+/* Levels that read less of the KV cache, and suffixes of others that do. */
 static const char *const readings[] = {[RF_READS_KV4] = "kv4", [RF_READS_WINDOW] = "window"};
 enum { N_READINGS = sizeof readings / sizeof *readings };
 
 static int find_form(struct span word)
 {
     for (int i = 0; i < N_FORMS; i++)
-        if (is(word, forms[i].name)) return i;
+        if (span_is(word, forms[i].name)) return i;
     return -1;
 }
 
@@ -50,7 +52,7 @@ static struct span trim(struct span span)
     return span;
 }
 
-static int is_word(struct span span)
+static int is_form_word(struct span span)
 {
     for (size_t i = 0; i < span.bytes; i++) {
         char c = span.at[i], lower = (char)(c | 0x20);
@@ -60,7 +62,7 @@ static int is_word(struct span span)
 }
 
 /* The part of a level's text that an error sentence quotes. */
-static int shown(struct span span)
+static int shown_bytes(struct span span)
 {
     return span.bytes < 100 ? (int)span.bytes : 100;
 }
@@ -74,17 +76,17 @@ static int split_form(struct span *level, int *form, struct rf_error *error)
     if (colon == 0) return 0;
     struct span tail = trim((struct span){level->at + colon, level->bytes - colon});
     struct span head = trim((struct span){level->at, colon - 1});
-    if (!is_word(tail)) return 0;
+    if (!is_form_word(tail)) return 0;
     *form = find_form(tail);
     if (*form < 0 || !forms[*form].suffix)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%.*s\" has the form \"%.*s\", which is not known; known are "
                        "mxfp4, q4, bf16 and "
                        "stored",
-                       shown(*level), level->at, shown(tail), tail.at);
+                       shown_bytes(*level), level->at, shown_bytes(tail), tail.at);
     if (head.bytes == 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "chain: \"%.*s\" names no model before the ':'",
-                       shown(*level), level->at);
+                       shown_bytes(*level), level->at);
     *level = head;
     return 0;
 }
@@ -92,7 +94,7 @@ static int split_form(struct span *level, int *form, struct rf_error *error)
 static enum rf_level_reads find_reading(struct span word)
 {
     for (int i = RF_READS_ALL + 1; i < N_READINGS; i++)
-        if (is(word, readings[i])) return (enum rf_level_reads)i;
+        if (span_is(word, readings[i])) return (enum rf_level_reads)i;
     return RF_READS_ALL;
 }
 
@@ -116,14 +118,14 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     enum rf_level_reads reads = take_reading(&name);
     int form, code = split_form(&name, &form, error);
     if (code) return code;
-    if (is(name, "auto") || is(name, "none"))
+    if (span_is(name, "auto") || span_is(name, "none"))
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "chain: \"%.*s\" is a whole chain and no level of one", shown(name),
+                       "chain: \"%.*s\" is a whole chain and no level of one", shown_bytes(name),
                        name.at);
     *level = (struct rf_chain_level){.kind = RF_LEVEL_MODEL, .form = RF_WEIGHTS_STORED};
     level->drafter = rf_drafter_find(name.at, name.bytes);
     if (level->drafter) level->kind = RF_LEVEL_DRAFTER;
-    if (is(name, "target")) level->kind = RF_LEVEL_TARGET;
+    if (span_is(name, "target")) level->kind = RF_LEVEL_TARGET;
     int self = find_form(name);
     if (self >= 0) {
         if (!forms[self].self)
@@ -141,12 +143,12 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     }
     if (form >= 0 && level->kind != RF_LEVEL_MODEL)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "chain: \"%.*s\" takes no form after ':', only models do", shown(name),
+                       "chain: \"%.*s\" takes no form after ':', only models do", shown_bytes(name),
                        name.at);
     if (name.bytes >= sizeof level->name)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "chain: the level \"%.*s...\" is longer than %d bytes", shown(name), name.at,
-                       RF_CHAIN_NAME_BYTES - 1);
+                       "chain: the level \"%.*s...\" is longer than %d bytes", shown_bytes(name),
+                       name.at, RF_CHAIN_NAME_BYTES - 1);
     if (form >= 0) level->form = forms[form].form;
     memcpy(level->name, name.at, name.bytes);
     level->reads = reads;
@@ -155,7 +157,7 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     return 0;
 }
 
-static int has_level(const struct rf_chain *chain, const struct rf_chain_level *level)
+static int chain_has(const struct rf_chain *chain, const struct rf_chain_level *level)
 {
     for (int32_t i = 0; i < chain->n_levels; i++) {
         const struct rf_chain_level *other = &chain->levels[i];
@@ -183,7 +185,7 @@ static int append_level(struct rf_chain *chain, const struct rf_chain_level *lev
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%.100s\" stands after the target, which is the last level",
                        level->name);
-    if (has_level(chain, level))
+    if (chain_has(chain, level))
         return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level \"%.100s\" occurs twice",
                        level->name);
     if (last && level->kind == RF_LEVEL_DRAFTER && last->kind != RF_LEVEL_DRAFTER)
@@ -233,11 +235,11 @@ static int parse_chain(struct rf_chain *chain, struct span text, struct rf_error
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: it is empty; write \"none\" for no drafts, or levels such as "
                        "\"ngram > mxfp4\"");
-    if (is(whole, "auto")) {
+    if (span_is(whole, "auto")) {
         chain->choice = RF_CHAIN_AUTO;
         return 0;
     }
-    if (is(whole, "none")) whole = (struct span){"target", 6};
+    if (span_is(whole, "none")) whole = (struct span){"target", 6};
     int code = parse_levels(chain, whole, error);
     if (code) *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
     return code;
@@ -249,12 +251,13 @@ int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *er
 }
 
 /* Adds the levels of a chain that another lacks, each behind those of its kind. */
-static int join(struct rf_chain *chain, const struct rf_chain *other, struct rf_error *error)
+static int add_missing_levels(struct rf_chain *chain, const struct rf_chain *other,
+                              struct rf_error *error)
 {
     for (const struct rf_chain_level *level = other->levels;
          level < other->levels + other->n_levels; level++) {
         int32_t at = chain->n_levels;
-        if (has_level(chain, level)) continue;
+        if (chain_has(chain, level)) continue;
         if (at == RF_MAX_LEVELS) return too_many(error);
         for (; at > 0 && chain->levels[at - 1].kind > level->kind; at--)
             chain->levels[at] = chain->levels[at - 1];
@@ -275,10 +278,21 @@ int rf_chain_parse_all(struct rf_chain *chain, const char *text, struct rf_error
         code = parse_chain(&other, (struct span){text, bytes}, error);
         if (!code && (chain->choice == RF_CHAIN_AUTO || other.choice == RF_CHAIN_AUTO))
             code = rf_fail(error, RF_ERR_ARGUMENT, "chain: auto is a whole chain and stands alone");
-        if (!code) code = join(chain, &other, error);
+        if (!code) code = add_missing_levels(chain, &other, error);
     }
     if (code) *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
     return code;
+}
+
+int rf_chain_level_has_weights(const struct rf_chain_level *level)
+{
+    return level->kind == RF_LEVEL_MODEL || level->kind == RF_LEVEL_SELF;
+}
+
+int rf_chain_level_shares_weights(const struct rf_chain_level *level,
+                                  enum rf_weight_form target_form)
+{
+    return level->kind == RF_LEVEL_SELF && (level->is_own || level->form == target_form);
 }
 
 /* Text that is cut to its buffer's size at a character's border. */
@@ -287,7 +301,7 @@ struct writer {
     size_t cap, n;
 };
 
-static void put(struct writer *w, const char *text, size_t bytes)
+static void put_text(struct writer *w, const char *text, size_t bytes)
 {
     if (w->cap == 0) return;
     size_t room = w->cap - 1 - w->n;
@@ -306,18 +320,18 @@ static void put_level(struct writer *w, const struct rf_chain_level *level)
     static const char suffix[] = ".gguf";
     size_t bytes = strlen(level->name);
     if (level->kind != RF_LEVEL_MODEL) {
-        put(w, level->name, bytes);
+        put_text(w, level->name, bytes);
         return;
     }
     const char *name = rf_path_last(level->name, &bytes);
     if (bytes == 0) bytes = strlen(name = level->name);
     size_t cut = sizeof suffix - 1;
     if (bytes > cut && memcmp(name + bytes - cut, suffix, cut) == 0) bytes -= cut;
-    put(w, name, bytes);
+    put_text(w, name, bytes);
     for (int i = 0; i < N_FORMS; i++) {
         if (forms[i].form != level->form || level->form == RF_WEIGHTS_STORED) continue;
-        put(w, ":", 1);
-        put(w, forms[i].name, strlen(forms[i].name));
+        put_text(w, ":", 1);
+        put_text(w, forms[i].name, strlen(forms[i].name));
     }
 }
 
@@ -325,9 +339,9 @@ void rf_chain_format(const struct rf_chain *chain, char *out, size_t cap)
 {
     struct writer w = {out, cap, 0};
     if (cap) out[0] = 0;
-    if (chain->choice == RF_CHAIN_AUTO) put(&w, "auto", 4);
+    if (chain->choice == RF_CHAIN_AUTO) put_text(&w, "auto", 4);
     for (int32_t i = 0; i < chain->n_levels; i++) {
-        if (i) put(&w, " > ", 3);
+        if (i) put_text(&w, " > ", 3);
         put_level(&w, &chain->levels[i]);
     }
 }

@@ -17,11 +17,11 @@ enum rf_level_kind {
     RF_LEVEL_TARGET /* "target"; always the last */
 };
 
-/* What a draft of the target's own weights reads of the target's KV cache. */
+/* The part of the target's KV cache that a draft of the target's own weights reads. */
 enum rf_level_reads {
     RF_READS_ALL,
-    RF_READS_KV4,   /* of a quantised cache the upper nibbles (QuantSpec) */
-    RF_READS_WINDOW /* likewise, of any cache, and only what rf_window_has allows */
+    RF_READS_KV4,   /* the upper nibbles of a quantised cache (QuantSpec) */
+    RF_READS_WINDOW /* likewise of any cache, and only positions that rf_window_has allows */
 };
 
 enum { RF_CHAIN_NAME_BYTES = 512 };
@@ -29,10 +29,10 @@ enum { RF_CHAIN_NAME_BYTES = 512 };
 
 struct rf_chain_level {
     enum rf_level_kind kind;
-    const struct rf_drafter *drafter; /* of a DRAFTER */
-    enum rf_weight_form form;         /* of a MODEL or SELF */
-    enum rf_level_reads reads;        /* of a SELF: "mxfp4:kv4", "mxfp4:window" */
-    int is_own;                       /* "kv4", "window": with the target's own weights */
+    const struct rf_drafter *drafter; /* DRAFTER: its row */
+    enum rf_weight_form form;         /* MODEL or SELF: form of the weights */
+    enum rf_level_reads reads;        /* SELF: "mxfp4:kv4", "mxfp4:window" */
+    int is_own;                       /* 1 for "kv4", "window": the target's own weights */
     char name[RF_CHAIN_NAME_BYTES];   /* without the form; "draft": the options' draft model */
 };
 
@@ -40,9 +40,15 @@ enum rf_chain_choice { RF_CHAIN_LEVELS, RF_CHAIN_AUTO };
 
 struct rf_chain {
     enum rf_chain_choice choice; /* AUTO: the model chooses the levels; n_levels is 0 */
-    int32_t n_levels;            /* with the target: 1 for "none" */
+    int32_t n_levels;            /* levels with the target: 1 for "none" */
     struct rf_chain_level levels[RF_MAX_LEVELS];
 };
+
+/* 1 for a level that computes with weights besides the target's pass: a MODEL or a SELF. */
+int rf_chain_level_has_weights(const struct rf_chain_level *level);
+/* 1 if these are the weights that a target of this form has anyway. */
+int rf_chain_level_shares_weights(const struct rf_chain_level *level,
+                                  enum rf_weight_form target_form);
 
 /* Parses "auto", "none", or levels separated by '>' and spaces. RF_ERR_ARGUMENT names what is
  * wrong: an empty level, too many levels, a level twice, a drafter after a model, a level after
@@ -51,8 +57,9 @@ struct rf_chain {
  * to the path. */
 int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *error);
 
-/* The levels of all chains in "ngram > corpus; ngram > mxfp4", for what is shared by sessions with
- * each of them: in a chain's order, otherwise as they are named first. "auto" is alone. */
+/* Parses "ngram > corpus; ngram > mxfp4": the levels of all these chains, so that a model has what
+ * sessions with each of them need. They are in a chain's order, otherwise as they are named first.
+ * "auto" is alone. */
 int rf_chain_parse_all(struct rf_chain *chain, const char *text, struct rf_error *error);
 
 /* Writes "ngram > mxfp4 > target", cut to `cap` bytes with the terminating zero. Models are written

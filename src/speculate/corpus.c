@@ -1,3 +1,6 @@
+/* The corpus drafter: reading the file (corpus.h), looking up the end of a text by binary search,
+ * and growing a tree of what follows there. The file is mapped and never trusted: each read is
+ * checked where it is made. */
 #include "speculate/corpus.h"
 
 #include <math.h>
@@ -6,13 +9,12 @@
 #include "platform/file.h"
 #include "speculate/corpus_file.h"
 #include "speculate/drafters.h"
+#include "speculate/tuning.h"
 
 enum {
-    MAX_PLACES = 64, /* that are looked at: a bit of a mask for each */
-    COMMON = 16,     /* places that make a run of tokens common */
-    MAX_ROWS = 24
+    MAX_PLACES = 64, /* places that are looked at: a bit of a mask for each */
+    MAX_ROWS = 24    /* rows of a draft */
 };
-static const float LEAST_P = 0.02f; /* of a row and all that it follows */
 
 struct rf_corpus {
     const struct rf_allocator *allocator;
@@ -24,8 +26,8 @@ struct rf_corpus {
 
 /* ---- reading ---- */
 
-static int check_header(const struct rf_mapping *file, const char *path,
-                        struct rf_corpus_header *header, struct rf_error *error)
+static int check_corpus_header(const struct rf_mapping *file, const char *path,
+                               struct rf_corpus_header *header, struct rf_error *error)
 {
     static const struct rf_corpus_header zeros;
     if (file->bytes < sizeof *header)
@@ -73,7 +75,7 @@ int rf_corpus_open(struct rf_corpus **out, const char *path, int32_t n_vocab, ui
         rf_free(allocator, corpus);
         return code;
     }
-    code = check_header(&corpus->file, path, &header, error);
+    code = check_corpus_header(&corpus->file, path, &header, error);
     if (!code && (header.n_vocab != n_vocab || header.vocabulary != vocabulary))
         code = rf_fail(error, RF_ERR_ARGUMENT,
                        "%s: the corpus was built for a model with another vocabulary", path);
@@ -101,7 +103,7 @@ void rf_corpus_close(struct rf_corpus *corpus)
 }
 
 /* The token at a place + i; RF_CORPUS_END behind the end. */
-static uint32_t token_at(const struct rf_corpus *corpus, uint32_t place, int32_t i)
+static uint32_t corpus_token(const struct rf_corpus *corpus, uint32_t place, int32_t i)
 {
     uint64_t at = (uint64_t)place + (uint64_t)i;
     return at < corpus->n_tokens ? corpus->tokens[at] : RF_CORPUS_END;
@@ -117,14 +119,14 @@ struct range {
 
 /* The first of order[low .. high) whose tokens are not less than run[0 .. n), or greater than it if
  * `after`. The first token is the same everywhere. */
-static uint32_t bound(const struct rf_corpus *corpus, uint32_t low, uint32_t high,
-                      const int32_t *run, int32_t n, int after)
+static uint32_t bound_of_run(const struct rf_corpus *corpus, uint32_t low, uint32_t high,
+                             const int32_t *run, int32_t n, int after)
 {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2, place = corpus->order[middle];
         int32_t i = 1;
-        while (i < n && token_at(corpus, place, i) == (uint32_t)run[i]) i++;
-        int is_before = i < n ? token_at(corpus, place, i) < (uint32_t)run[i] : after;
+        while (i < n && corpus_token(corpus, place, i) == (uint32_t)run[i]) i++;
+        int is_before = i < n ? corpus_token(corpus, place, i) < (uint32_t)run[i] : after;
         if (is_before)
             low = middle + 1;
         else
@@ -133,12 +135,12 @@ static uint32_t bound(const struct rf_corpus *corpus, uint32_t low, uint32_t hig
     return low;
 }
 
-static struct range find(const struct rf_corpus *corpus, const int32_t *run, int32_t n)
+static struct range find_run(const struct rf_corpus *corpus, const int32_t *run, int32_t n)
 {
     if (run[0] < 0 || run[0] >= corpus->n_vocab) return (struct range){0, 0, n};
     uint32_t low = corpus->starts[run[0]], high = corpus->starts[run[0] + 1];
-    low = bound(corpus, low, high, run, n, 0);
-    return (struct range){low, bound(corpus, low, high, run, n, 1), n};
+    low = bound_of_run(corpus, low, high, run, n, 0);
+    return (struct range){low, bound_of_run(corpus, low, high, run, n, 1), n};
 }
 
 /* The longest run at the end of the tokens that occurs, and the longest that is common. */
@@ -147,10 +149,10 @@ static void find_both(const struct rf_corpus *corpus, const int32_t *tokens, int
 {
     *longest = *common = (struct range){0};
     for (int32_t length = 1; length <= RF_CORPUS_LONGEST && length <= n; length++) {
-        struct range found = find(corpus, tokens + n - length, length);
+        struct range found = find_run(corpus, tokens + n - length, length);
         if (found.low >= found.high) return;
         *longest = found;
-        if (found.high - found.low >= COMMON) *common = found;
+        if (found.high - found.low >= (uint32_t)rf_tuning.corpus.common) *common = found;
     }
 }
 
@@ -166,40 +168,40 @@ struct row {
 
 struct growth {
     const struct rf_corpus *corpus;
-    uint32_t at[MAX_PLACES]; /* behind the run that was looked up */
-    int32_t length;          /* of that run */
+    uint32_t at[MAX_PLACES]; /* places behind the run that was looked up */
+    int32_t length;          /* length of that run */
     struct row open[2 * MAX_PLACES];
     int32_t n_open;
 };
 
-/* By logistic regression on what became of such tokens in greedy answers of Qwen2.5-Coder-1.5B,
- * with a corpus of Python and encyclopaedic text: the length of the match, how many of the places
- * go on with the token, and which share of them. */
+/* The confidence of a token by logistic regression (tuning.h): from the length of the match, how
+ * many of the places go on with the token, and which share of them. */
 static float rate_match(int32_t length, int32_t count, int32_t all)
 {
+    const float *w = rf_tuning.corpus.weights;
     float share = (float)count / (float)all;
-    float logit = -2.54f + 0.31f * log2f((float)length) + 0.43f * log2f((float)count) +
-                  0.58f * share + 0.47f * log2f(share);
+    float logit = w[0] + w[1] * log2f((float)length) + w[2] * log2f((float)count) + w[3] * share +
+                  w[4] * log2f(share);
     return 1.0f / (1.0f + expf(-logit));
 }
 
 static void open_row(struct growth *growth, const struct row *row)
 {
-    if (row->p < LEAST_P || growth->n_open == 2 * MAX_PLACES) return;
+    if (row->p < rf_tuning.corpus.least_p || growth->n_open == 2 * MAX_PLACES) return;
     growth->open[growth->n_open++] = *row;
 }
 
 /* Opens each token that follows some of the places. */
-static void open_after(struct growth *growth, uint64_t places, int32_t parent, int32_t depth,
-                       float p)
+static void corpus_open_after(struct growth *growth, uint64_t places, int32_t parent, int32_t depth,
+                              float p)
 {
     int32_t all = __builtin_popcountll(places);
     for (uint64_t left = places, same; left; left &= ~same) {
-        uint32_t token = token_at(growth->corpus, growth->at[__builtin_ctzll(left)], depth);
+        uint32_t token = corpus_token(growth->corpus, growth->at[__builtin_ctzll(left)], depth);
         same = 0;
         for (uint64_t rest = left; rest; rest &= rest - 1) {
             int i = __builtin_ctzll(rest);
-            if (token_at(growth->corpus, growth->at[i], depth) == token) same |= 1ull << i;
+            if (corpus_token(growth->corpus, growth->at[i], depth) == token) same |= 1ull << i;
         }
         if (token >= (uint32_t)growth->corpus->n_vocab) continue;
         int32_t count = __builtin_popcountll(same);
@@ -221,7 +223,7 @@ static void draft_range(const struct rf_corpus *corpus, const struct range *rang
         at += (uint64_t)range->length;
         growth.at[i] = at < corpus->n_tokens ? (uint32_t)at : corpus->n_tokens;
     }
-    open_after(&growth, used == 64 ? ~0ull : (1ull << used) - 1, -1, 0, 1.0f);
+    corpus_open_after(&growth, used == 64 ? ~0ull : (1ull << used) - 1, -1, 0, 1.0f);
     while (growth.n_open && draft->n < MAX_ROWS) {
         int32_t best = 0;
         for (int32_t i = 1; i < growth.n_open; i++)
@@ -231,7 +233,7 @@ static void draft_range(const struct rf_corpus *corpus, const struct range *rang
         int32_t i =
             rf_draft_add(draft, row.parent, &(struct rf_choice){(int32_t)row.token, row.confidence},
                          (struct rf_proposal){0});
-        if (row.depth + 1 < max) open_after(&growth, row.places, i, row.depth + 1, row.p);
+        if (row.depth + 1 < max) corpus_open_after(&growth, row.places, i, row.depth + 1, row.p);
     }
 }
 
@@ -257,8 +259,8 @@ struct level {
     const struct rf_allocator *allocator;
 };
 
-static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct rf_draft *out,
-                 struct rf_error *error)
+static int corpus_level_draft(void *self, const int32_t *text, int32_t n, int32_t max,
+                              struct rf_draft *out, struct rf_error *error)
 {
     const struct level *level = self;
     (void)error;
@@ -266,8 +268,9 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     return 0;
 }
 
-static void draft_behind(void *self, const int32_t *text, int32_t n, const int32_t *ahead,
-                         int32_t k, int32_t max, struct rf_draft *out)
+static void corpus_level_draft_behind(void *self, const int32_t *text, int32_t n,
+                                      const int32_t *ahead, int32_t k, int32_t max,
+                                      struct rf_draft *out)
 {
     const struct level *level = self;
     int32_t tokens[RF_CORPUS_LONGEST + RF_MAX_DRAFT],
@@ -277,8 +280,8 @@ static void draft_behind(void *self, const int32_t *text, int32_t n, const int32
     rf_corpus_draft(level->corpus, tokens, before + k, max, out);
 }
 
-static int open_level(void **self, const struct rf_drafter_options *options,
-                      const struct rf_allocator *allocator, struct rf_error *error)
+static int corpus_level_open(void **self, const struct rf_drafter_options *options,
+                             const struct rf_allocator *allocator, struct rf_error *error)
 {
     *self = NULL;
     if (!options->corpus)
@@ -291,14 +294,16 @@ static int open_level(void **self, const struct rf_drafter_options *options,
     return 0;
 }
 
-static void close_level(void *self)
+static void corpus_level_close(void *self)
 {
     struct level *level = self;
     if (level) rf_free(level->allocator, level);
 }
 
-const struct rf_drafter rf_corpus_drafter = {.name = "corpus",
-                                             .acceptance = 0.2,
-                                             .ops = {.draft = draft, .draft_behind = draft_behind},
-                                             .open = open_level,
-                                             .close = close_level};
+const struct rf_drafter rf_corpus_drafter = {
+    .name = "corpus",
+    .acceptance = &rf_tuning.acceptance.corpus,
+    .needs_corpus = 1,
+    .ops = {.draft = corpus_level_draft, .draft_behind = corpus_level_draft_behind},
+    .open = corpus_level_open,
+    .close = corpus_level_close};

@@ -12,20 +12,20 @@ struct sorter {
     size_t n_tokens;
 };
 
-static uint32_t token_at(const struct sorter *sorter, uint32_t place, int32_t i)
+static uint32_t token_of_place(const struct sorter *sorter, uint32_t place, int32_t i)
 {
     size_t at = (size_t)place + (size_t)i;
     return at < sorter->n_tokens ? sorter->tokens[at] : RF_CORPUS_END;
 }
 
-static void swap(uint32_t *a, uint32_t *b)
+static void swap_places(uint32_t *a, uint32_t *b)
 {
     uint32_t kept = *a;
     *a = *b;
     *b = kept;
 }
 
-static uint32_t median(uint32_t a, uint32_t b, uint32_t c)
+static uint32_t median_token(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
     return c < low ? low : c > high ? high : c;
@@ -33,19 +33,19 @@ static uint32_t median(uint32_t a, uint32_t b, uint32_t c)
 
 /* Sorts places that have the first `depth` tokens in common (multikey quicksort: Bentley and
  * Sedgewick 1997). The largest part is sorted last, in the loop, so that the stack stays small. */
-static void sort(const struct sorter *sorter, uint32_t *places, size_t n, int32_t depth)
+static void sort_places(const struct sorter *sorter, uint32_t *places, size_t n, int32_t depth)
 {
     while (n > 1 && depth < RF_CORPUS_DEPTH) {
-        uint32_t pivot =
-            median(token_at(sorter, places[0], depth), token_at(sorter, places[n / 2], depth),
-                   token_at(sorter, places[n - 1], depth));
+        uint32_t pivot = median_token(token_of_place(sorter, places[0], depth),
+                                      token_of_place(sorter, places[n / 2], depth),
+                                      token_of_place(sorter, places[n - 1], depth));
         size_t less = 0, at = 0, more = n;
         while (at < more) {
-            uint32_t token = token_at(sorter, places[at], depth);
+            uint32_t token = token_of_place(sorter, places[at], depth);
             if (token < pivot)
-                swap(&places[less++], &places[at++]);
+                swap_places(&places[less++], &places[at++]);
             else if (token > pivot)
-                swap(&places[at], &places[--more]);
+                swap_places(&places[at], &places[--more]);
             else
                 at++;
         }
@@ -61,7 +61,7 @@ static void sort(const struct sorter *sorter, uint32_t *places, size_t n, int32_
         for (struct part *part = parts; part < parts + 3; part++)
             if (part->n > largest->n) largest = part;
         for (struct part *part = parts; part < parts + 3; part++)
-            if (part != largest) sort(sorter, part->places, part->n, part->depth);
+            if (part != largest) sort_places(sorter, part->places, part->n, part->depth);
         places = largest->places;
         n = largest->n;
         depth = largest->depth;
@@ -91,7 +91,7 @@ static int64_t order_places(const struct sorter *sorter, int32_t n_vocab, uint32
     for (int32_t t = n_vocab; t > 0; t--) starts[t] = starts[t - 1];
     starts[0] = 0;
     for (int32_t t = 0; t < n_vocab; t++) {
-        sort(sorter, order + starts[t], starts[t + 1] - starts[t], 1);
+        sort_places(sorter, order + starts[t], starts[t + 1] - starts[t], 1);
         if (t % 256 == 0 && progress && progress(user, starts[t], before))
             return rf_fail(error, RF_ERR_CANCELLED, "the corpus was not finished");
     }

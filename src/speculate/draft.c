@@ -1,3 +1,5 @@
+/* Operations on drafts (draft.h). Rows are few, so all of them are linear or quadratic in the rows.
+ */
 #include "speculate/draft.h"
 
 #include <assert.h>
@@ -34,7 +36,7 @@ int32_t rf_draft_add(struct rf_draft *draft, int32_t parent, const struct rf_cho
     return row;
 }
 
-enum { NOWHERE = -2 }; /* where a row is that was left out; -1 is the text */
+enum { NOWHERE = -2 }; /* place of a row that was left out; -1 is the text */
 
 void rf_draft_filter(struct rf_draft *draft, const int *keep)
 {

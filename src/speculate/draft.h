@@ -1,4 +1,5 @@
-/* What drafters hand to judges: a tree of tokens that may follow a text. */
+/* Drafts: trees of tokens that may follow a text, which drafters hand to judges. A row always comes
+ * after the row that it follows. */
 #ifndef RF_SPECULATE_DRAFT_H
 #define RF_SPECULATE_DRAFT_H
 
@@ -6,12 +7,12 @@
 #include "infer/sampler.h"
 
 enum {
-    RF_MAX_DRAFT = 15,               /* tokens that follow each other in a draft */
-    RF_MAX_LEVELS = 8,               /* of a chain, the target included */
-    RF_DRAFT_ROWS = RF_TREE_ROWS - 1 /* tokens of a draft; the pass also has a row of the text */
+    RF_MAX_DRAFT = 15,               /* tokens of a draft's longest branch */
+    RF_MAX_LEVELS = 8,               /* levels of a chain with the target */
+    RF_DRAFT_ROWS = RF_TREE_ROWS - 1 /* rows of a draft; its pass also has a row of the text */
 };
 
-/* The cascade's to set. */
+/* Whose a row is. The cascade sets it. */
 struct rf_proposal {
     int8_t origin;    /* the level that proposed the token first */
     int8_t proposer;  /* the level that hands it to the judge; -1: nobody who guesses, but

@@ -1,14 +1,16 @@
+/* Models as levels (model_level.h): the question of a round becomes an ask of infer/sequence.h, and
+ * the best tokens or logits of the answer become choices. The second half has drafts in another
+ * vocabulary, which go through text. */
 #include "speculate/model_level.h"
 
 #include <assert.h>
 
 #include "platform/clock.h"
+#include "speculate/tuning.h"
 
 enum {
-    WINDOW = 512,   /* tokens of a long text that a draft model reads to begin with */
-    LEAST_ROOM = 2, /* for tokens of the text in a draft model's context, beside a draft */
-    WRITTEN = 24,   /* tokens that a draft in another vocabulary writes for one draft, at most */
-    UNSURE_PER_CENT = 35 /* below which a written token ends the draft */
+    LEAST_ROOM = 2, /* tokens of the text that a draft model's context holds beside a draft */
+    WRITTEN = 24    /* tokens that a draft in another vocabulary writes for one draft, at most */
 };
 
 void rf_model_level_of_target(struct rf_model_level *level, struct rf_view *view,
@@ -34,7 +36,7 @@ static int32_t room_of(const struct rf_model_level *level)
 /* Where to begin in a text of n tokens if the context has room for so many. */
 static int32_t begin_window(int32_t n, int32_t room)
 {
-    int32_t window = WINDOW < room / 2 ? WINDOW : room / 2;
+    int32_t most = rf_tuning.chain.window, window = most < room / 2 ? most : room / 2;
     return n > window ? n - window : 0;
 }
 
@@ -54,7 +56,7 @@ static int32_t count_known(struct rf_model_level *level, const int32_t *text, in
     return level->n_known < n ? level->n_known : n;
 }
 
-static int32_t unread(void *self, const int32_t *text, int32_t n)
+static int32_t model_unread(void *self, const int32_t *text, int32_t n)
 {
     struct rf_model_level *level = self;
     if ((level->is_own && room_of(level) < LEAST_ROOM) || count_known(level, text, n) < n)
@@ -123,7 +125,7 @@ int32_t rf_model_level_n_best(const struct rf_model_level *level,
     return question->runners_up ? 1 + RF_RUNNERS_UP : 1;
 }
 
-/* Of the choice that follows row i, where somebody wants to know. */
+/* Tells the log-probabilities of the choice that follows row i, where they are wanted. */
 static int tell_log_probs(struct rf_model_level *level, const struct rf_question *question,
                           int32_t i, int32_t token, const float *logits, struct rf_error *error)
 {
@@ -172,8 +174,8 @@ static int choose_again(struct rf_model_level *level, const struct rf_question *
     return code ? code : tell_log_probs(level, question, 0, choice->token, logits, error);
 }
 
-static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
-                  struct rf_error *error)
+static int model_choose(void *self, struct rf_question *question, struct rf_choice *choices,
+                        struct rf_error *error)
 {
     struct rf_model_level *level = self;
     struct rf_best own[RF_DRAFT_ROWS + 1], *best = question->best ? question->best : own;
@@ -198,8 +200,8 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
     return code;
 }
 
-static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
-                struct rf_error *error)
+static int model_keep(void *self, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
+                      struct rf_error *error)
 {
     struct rf_model_level *level = self;
     int32_t n_text = n - k - level->start;
@@ -207,7 +209,7 @@ static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path,
     return rf_sequence_accept(level->sequence, level->view, n_text, path, k, error);
 }
 
-static void rewind_level(void *self, int32_t n)
+static void model_rewind(void *self, int32_t n)
 {
     struct rf_model_level *level = self;
     if (level->n_known > n) level->n_known = n;
@@ -217,7 +219,7 @@ static void rewind_level(void *self, int32_t n)
 }
 
 const struct rf_level_ops rf_model_level_ops = {
-    .choose = choose, .keep = keep, .unread = unread, .rewind = rewind_level};
+    .choose = model_choose, .keep = model_keep, .unread = model_unread, .rewind = model_rewind};
 
 /* ---- drafts in another vocabulary ---- */
 
@@ -234,8 +236,8 @@ static int32_t start_in(const struct rf_translated_level *level, int32_t n)
 
 /* Reads the text from `start` on, or from a later token if the draft's context has no space for so
  * many tokens. Returns how many tokens, or a code. */
-static int32_t read_text(struct rf_translated_level *level, const int32_t *text, int32_t n,
-                         const int32_t **tokens, struct rf_error *error)
+static int32_t read_translated(struct rf_translated_level *level, const int32_t *text, int32_t n,
+                               const int32_t **tokens, struct rf_error *error)
 {
     for (;;
          level->start += (n - level->start + 1) / 2, rf_translator_rewind(level->translator, 0)) {
@@ -276,14 +278,14 @@ static int32_t write_tokens(struct rf_translated_level *level, int32_t max,
         int code = rf_read(level->view, &ask, 1, &options, NULL, error);
         if (!code) code = rf_sampler_take(&best, length, &written[n], NULL, error);
         if (code) return code;
-        if (n && (double)written[n].confidence * 100 < UNSURE_PER_CENT) break;
+        if (n && (double)written[n].confidence * 100 < rf_tuning.rounds.unsure) break;
         rf_sequence_place(sequence, &written[n].token, 1);
     }
     return n;
 }
 
-static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct rf_draft *out,
-                 struct rf_error *error)
+static int translated_draft(void *self, const int32_t *text, int32_t n, int32_t max,
+                            struct rf_draft *out, struct rf_error *error)
 {
     struct rf_translated_level *level = self;
     struct rf_choice written[WRITTEN], drafted[RF_MAX_DRAFT];
@@ -293,7 +295,7 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     level->start = start;
     level->n_before = n;
     out->n = 0;
-    int32_t count = read_text(level, text, n, &tokens, error);
+    int32_t count = read_translated(level, text, n, &tokens, error);
     if (count <= 0) return count;
     follow_tokens(level, tokens, count);
     int32_t wrote = write_tokens(level, most, written, error);
@@ -303,7 +305,7 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     return made < 0 ? made : 0;
 }
 
-static int32_t unread_text(void *self, const int32_t *text, int32_t n)
+static int32_t translated_unread(void *self, const int32_t *text, int32_t n)
 {
     const struct rf_translated_level *level = self;
     (void)text;
@@ -311,7 +313,7 @@ static int32_t unread_text(void *self, const int32_t *text, int32_t n)
     return start == level->start && level->n_before <= n ? n - level->n_before : n - start;
 }
 
-static void rewind_translated(void *self, int32_t n)
+static void translated_rewind(void *self, int32_t n)
 {
     struct rf_translated_level *level = self;
     if (level->n_before > n) level->n_before = n;
@@ -319,4 +321,4 @@ static void rewind_translated(void *self, int32_t n)
 }
 
 const struct rf_level_ops rf_translated_level_ops = {
-    .draft = draft, .unread = unread_text, .rewind = rewind_translated};
+    .draft = translated_draft, .unread = translated_unread, .rewind = translated_rewind};

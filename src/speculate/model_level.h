@@ -12,7 +12,7 @@ struct rf_model_level {
     struct rf_view *view;
     struct rf_sequence *sequence;
     struct rf_sampler
-        *sampler; /* with the target's settings, so that all levels draw the same way */
+        *sampler; /* has the target's settings, so that all levels draw the same way */
     /* If the sequence is the level's own, it holds the text from token `start` on. Of a long text
      * that is only the end, so that a draft model need not read everything. */
     int is_own;
@@ -47,7 +47,7 @@ extern const struct rf_level_ops rf_model_level_ops;
 /* A draft model with another vocabulary: it drafts through text, greedily, and judges nothing. */
 struct rf_translated_level {
     struct rf_view *view;
-    struct rf_sequence *sequence; /* its own, in the draft's tokens */
+    struct rf_sequence *sequence; /* the draft's own tokens */
     struct rf_translator *translator;
     int32_t start, n_before; /* the draft was given text[start .. n_before) */
 };

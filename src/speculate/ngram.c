@@ -1,3 +1,16 @@
+/* The n-gram drafter. It finds earlier places of the text's ending and drafts what followed them.
+ *
+ * The index. Place p stands for "after text[0 .. p) came text[p]". For each order (1, 2, 4 and 8
+ * tokens) places with the same hash of the tokens before them form a list from the latest to the
+ * first, so that removing the newest place undoes adding it, and following or rewinding a token is
+ * constant time. A hash only finds candidates: each place is compared with the text token by token,
+ * up to LONGEST, and the true length of the match counts.
+ *
+ * A draft. The longest order that finds places gives the candidates for the next token; the
+ * dictionary of successors.h adds tokens that the target found likely there. Each gets a confidence
+ * from its evidence (rate_candidates). The likeliest candidate anywhere becomes the next row of the
+ * tree, and its own candidates are opened, until there are MAX_ROWS rows or nothing likelier than
+ * least_p. */
 #include "speculate/ngram.h"
 
 #include <assert.h>
@@ -6,21 +19,20 @@
 
 #include "speculate/drafters.h"
 #include "speculate/successors.h"
+#include "speculate/tuning.h"
 
-/* Texts are indexed by their endings of these lengths. Indexing only finds candidate places. Each
- * is then compared with the text token by token, up to LONGEST, and the true length of the match
- * counts. */
-enum { N_ORDERS = 4, LONGEST = 32, MAX_PLACES = 16, MAX_PROBES = 24 };
-
-/* Of a draft's tree: its rows, and what waits to become one. Continuations that are less likely
- * than LEAST_P, with all that they follow, are worth no row on any machine. */
-enum { MAX_CANDIDATES = 2 * MAX_PLACES + RF_CONTEXTS * RF_MAX_BEST, MAX_ROWS = 32, MAX_OPEN = 64 };
-static const float LEAST_P = 0.02f;
+enum {
+    N_ORDERS = 4,
+    LONGEST = 32,    /* tokens of a match that are compared */
+    MAX_PLACES = 16, /* places of a list that are kept */
+    MAX_PROBES = 24, /* places of a list that are looked at */
+    MAX_CANDIDATES = 2 * MAX_PLACES + RF_CONTEXTS * RF_MAX_BEST,
+    MAX_ROWS = 32, /* rows of a draft */
+    MAX_OPEN = 64  /* candidates that wait to become a row */
+};
 static const int32_t orders[] = {1, 2, 4, 8};
 _Static_assert(sizeof orders / sizeof *orders == N_ORDERS, "a length for each order");
 
-/* Place p stands for "after text[0 .. p) came text[p]". Places with the same hash form a list from
- * the latest to the first, so that removing a place from the head of a list undoes adding it. */
 struct rf_ngram {
     const struct rf_allocator *allocator;
     int32_t capacity, n;
@@ -40,7 +52,7 @@ struct window {
 /* Earlier places of the text's ending, the latest first. */
 struct places {
     int32_t at[MAX_PLACES];
-    int32_t length[MAX_PLACES]; /* of each match, 1 .. LONGEST */
+    int32_t length[MAX_PLACES]; /* length of each match, 1 .. LONGEST */
     int32_t n;
 };
 
@@ -141,8 +153,8 @@ static int32_t match_length(const struct rf_ngram *g, int32_t place, const struc
 }
 
 /* Adds the places of one order's list; only those before `limit` count. */
-static void collect(const struct rf_ngram *g, const struct window *w, int order, int32_t place,
-                    int32_t limit, struct places *places)
+static void collect_places(const struct rf_ngram *g, const struct window *w, int order,
+                           int32_t place, int32_t limit, struct places *places)
 {
     places->n = 0;
     for (int probe = 0; place && probe < MAX_PROBES && places->n < MAX_PLACES;
@@ -158,11 +170,11 @@ static void collect(const struct rf_ngram *g, const struct window *w, int order,
 /* A token that may follow, and what speaks for it. */
 struct candidate {
     int32_t token;
-    int32_t length;       /* of its longest match among the places, 0: none of them */
-    int32_t count;        /* its places */
-    float share;          /* of the weight of all places */
-    float last_share;     /* of what followed the text's last token before */
-    float p[RF_CONTEXTS]; /* as the target found it after such a context */
+    int32_t length;       /* longest match of the places with this token; 0: no place has it */
+    int32_t count;        /* places with this token */
+    float share;          /* share in the weight of all places */
+    float last_share;     /* share in what followed the text's last token before */
+    float p[RF_CONTEXTS]; /* probability that the target gave it after such a context */
     float confidence;
 };
 
@@ -173,7 +185,7 @@ struct candidates {
     int is_known[RF_CONTEXTS]; /* the target has seen this context */
 };
 
-static struct candidate *candidate_of(struct candidates *all, int32_t token)
+static struct candidate *candidate_for(struct candidates *all, int32_t token)
 {
     for (int32_t i = 0; i < all->n; i++)
         if (all->items[i].token == token) return &all->items[i];
@@ -187,13 +199,13 @@ static void add_places(const struct rf_ngram *g, const struct places *places,
                        struct candidates *all)
 {
     float weights[MAX_PLACES], total = 0, decay = 1;
-    for (int32_t i = 0; i < places->n; i++, decay *= 0.8f) {
+    for (int32_t i = 0; i < places->n; i++, decay *= rf_tuning.ngram.decay) {
         int32_t length = places->length[i] < 16 ? places->length[i] : 16;
         weights[i] = (float)(length * length) * decay;
         total += weights[i];
     }
     for (int32_t i = 0; i < places->n; i++) {
-        struct candidate *one = candidate_of(all, g->text[places->at[i]]);
+        struct candidate *one = candidate_for(all, g->text[places->at[i]]);
         one->share += weights[i] / total;
         one->count++;
         if (places->length[i] > one->length) one->length = places->length[i];
@@ -204,7 +216,7 @@ static void add_places(const struct rf_ngram *g, const struct places *places,
 static void add_last(const struct rf_ngram *g, const struct places *last, struct candidates *all)
 {
     for (int32_t i = 0; i < last->n; i++) {
-        struct candidate *one = candidate_of(all, g->text[last->at[i]]);
+        struct candidate *one = candidate_for(all, g->text[last->at[i]]);
         one->last_share += 1.0f / (float)last->n;
     }
 }
@@ -213,20 +225,19 @@ static void add_successors(const struct rf_followers *found, int context, struct
 {
     all->is_known[context] = found->n > 0;
     for (int32_t i = 0; i < found->n; i++) {
-        struct candidate *one = candidate_of(all, found->tokens[i]);
+        struct candidate *one = candidate_for(all, found->tokens[i]);
         one->p[context] = found->p[i];
     }
 }
 
 /* A probability on a scale from 0 to 8: each step doubles it. */
-static float scaled(float p)
+static float log_scaled(float p)
 {
     return log2f(p + 1.0f / 256) + 8.0f;
 }
 
-enum { FEATURES = 5 + 2 * RF_CONTEXTS };
-
-static void features_of(const struct candidates *all, const struct candidate *c, float f[FEATURES])
+static void features_of(const struct candidates *all, const struct candidate *c,
+                        float f[RF_NGRAM_FEATURES])
 {
     int32_t length = c->count ? c->length : all->longest;
     f[0] = 1.0f;
@@ -236,27 +247,20 @@ static void features_of(const struct candidates *all, const struct candidate *c,
     f[4] = c->last_share;
     for (int k = 0; k < RF_CONTEXTS; k++) {
         f[5 + 2 * k] = all->is_known[k] ? 1.0f : 0.0f;
-        f[6 + 2 * k] = all->is_known[k] ? scaled(c->p[k]) : 0.0f;
+        f[6 + 2 * k] = all->is_known[k] ? log_scaled(c->p[k]) : 0.0f;
     }
 }
 
-/* Confidence by logistic regression (scripts/fit_ngram.py), fitted to greedy answers of
- * Qwen2.5-Coder-1.5B to prompts of MT-bench, HumanEval, MBPP and GSM8K and to the suite `hard`:
- * first of tokens without places, for which only the target or the last token speak, then of those
- * with places. */
-static const float weights[2][FEATURES] = {
-    {-3.06f, -0.69f, 0.00f, 0.00f, 1.32f, -0.74f, 0.17f, 0.66f, 0.15f},
-    {-3.08f, 1.08f, 0.25f, 1.66f, 0.71f, -0.59f, 0.11f, -0.81f, 0.01f}};
-
-/* Sets the confidences, greatest first. */
-static void rate(struct candidates *all)
+/* Sets the confidences by logistic regression (tuning.h), greatest first. */
+static void rate_candidates(struct candidates *all)
 {
     float sum = 0;
     for (int32_t i = 0; i < all->n; i++) {
         struct candidate one = all->items[i];
-        float f[FEATURES], logit = 0;
+        float f[RF_NGRAM_FEATURES], logit = 0;
         features_of(all, &one, f);
-        for (int k = 0; k < FEATURES; k++) logit += weights[one.count > 0][k] * f[k];
+        for (int k = 0; k < RF_NGRAM_FEATURES; k++)
+            logit += rf_tuning.ngram.weights[one.count > 0][k] * f[k];
         one.confidence = 1.0f / (1.0f + expf(-logit));
         sum += one.confidence;
         int32_t at = i;
@@ -267,8 +271,8 @@ static void rate(struct candidates *all)
     for (int32_t i = 0; i < all->n && sum > 1.0f; i++) all->items[i].confidence /= sum;
 }
 
-static void find_candidates(const struct rf_ngram *g, const struct window *w, int32_t limit,
-                            struct candidates *all)
+static void ngram_candidates(const struct rf_ngram *g, const struct window *w, int32_t limit,
+                             struct candidates *all)
 {
     int32_t *lists[N_ORDERS];
     struct places places = {.n = 0}, last;
@@ -277,14 +281,14 @@ static void find_candidates(const struct rf_ngram *g, const struct window *w, in
     all->n = all->longest = 0;
     while (order > 0 && places.n == 0) {
         order--;
-        collect(g, w, order, *lists[order], limit, &places);
+        collect_places(g, w, order, *lists[order], limit, &places);
     }
     add_places(g, &places, all);
-    if (order > 0) collect(g, w, 0, *lists[0], limit, &last);
+    if (order > 0) collect_places(g, w, 0, *lists[0], limit, &last);
     add_last(g, order > 0 ? &last : &places, all);
     rf_successors_find(g->successors, w->tokens + w->n, w->n, found);
     for (int k = 0; k < RF_CONTEXTS; k++) add_successors(&found[k], k, all);
-    rate(all);
+    rate_candidates(all);
 }
 
 /* ---- trees ---- */
@@ -304,7 +308,7 @@ struct open_rows {
 static void add_open(struct open_rows *rows, const struct open_row *row)
 {
     int32_t at = rows->n;
-    if (row->p < LEAST_P) return;
+    if (row->p < rf_tuning.ngram.least_p) return;
     if (rows->n < MAX_OPEN) {
         rows->n++;
     } else {
@@ -328,15 +332,15 @@ static int take_likeliest(struct open_rows *rows, struct open_row *row)
 }
 
 /* Opens what may follow row `parent` of the draft. */
-static void open_after(const struct rf_ngram *g, const struct window *text, int32_t limit,
-                       const struct rf_draft *draft, int32_t parent, float p,
-                       struct open_rows *open)
+static void ngram_open_after(const struct rf_ngram *g, const struct window *text, int32_t limit,
+                             const struct rf_draft *draft, int32_t parent, float p,
+                             struct open_rows *open)
 {
     struct window w = *text;
     struct candidates all;
     int32_t path[RF_MAX_DRAFT], depth = rf_draft_path(draft, parent, path);
     for (int32_t i = 0; i < depth; i++) w.tokens[w.n++] = draft->tokens[path[i]];
-    find_candidates(g, &w, limit, &all);
+    ngram_candidates(g, &w, limit, &all);
     for (int32_t i = 0; i < all.n; i++) {
         float confidence = all.items[i].confidence;
         add_open(open, &(struct open_row){all.items[i].token, parent, confidence, p * confidence});
@@ -354,14 +358,14 @@ void rf_ngram_draft_behind(const struct rf_ngram *g, const int32_t *tokens, int3
     if (n <= 0 || max <= 0) return;
     memcpy(w.tokens, tokens + n - w.n, (size_t)w.n * sizeof *tokens);
     for (int32_t i = 0; i < k; i++) w.tokens[w.n++] = ahead[i];
-    open_after(g, &w, limit, draft, -1, 1.0f, &open);
+    ngram_open_after(g, &w, limit, draft, -1, 1.0f, &open);
     while (draft->n < MAX_ROWS && take_likeliest(&open, &row)) {
         int32_t i = draft->n++;
         depth[i] = row.parent < 0 ? 1 : depth[row.parent] + 1;
         draft->tokens[i] = row.token;
         draft->parents[i] = row.parent;
         draft->confidence[i] = row.confidence;
-        if (depth[i] < max) open_after(g, &w, limit, draft, i, row.p, &open);
+        if (depth[i] < max) ngram_open_after(g, &w, limit, draft, i, row.p, &open);
     }
 }
 
@@ -391,48 +395,49 @@ struct rf_successors *rf_ngram_dictionary(struct rf_ngram *g)
 
 /* ---- as a level of the cascade ---- */
 
-static struct rf_successors *dictionary(void *self)
+static struct rf_successors *ngram_level_dictionary(void *self)
 {
     return rf_ngram_dictionary(self);
 }
 
-static void rewind_level(void *self, int32_t n)
+static void ngram_level_rewind(void *self, int32_t n)
 {
     rf_ngram_rewind(self, n);
 }
 
-static void follow(void *self, const int32_t *text, int32_t n)
+static void ngram_level_follow(void *self, const int32_t *text, int32_t n)
 {
     rf_ngram_follow(self, text, n);
 }
 
-static void observe(void *self, const int32_t *text, int32_t n, const struct rf_draft *draft,
-                    const struct rf_best *best)
+static void ngram_level_observe(void *self, const int32_t *text, int32_t n,
+                                const struct rf_draft *draft, const struct rf_best *best)
 {
     rf_ngram_observe(self, text, n, draft, best);
 }
 
-static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct rf_draft *out,
-                 struct rf_error *error)
+static int ngram_level_draft(void *self, const int32_t *text, int32_t n, int32_t max,
+                             struct rf_draft *out, struct rf_error *error)
 {
     (void)error;
     rf_ngram_draft(self, text, n, max, out);
     return 0;
 }
 
-static void draft_behind(void *self, const int32_t *text, int32_t n, const int32_t *ahead,
-                         int32_t k, int32_t max, struct rf_draft *out)
+static void ngram_level_draft_behind(void *self, const int32_t *text, int32_t n,
+                                     const int32_t *ahead, int32_t k, int32_t max,
+                                     struct rf_draft *out)
 {
     rf_ngram_draft_behind(self, text, n, ahead, k, max, out);
 }
 
-static int32_t probe(void *self, int32_t max, int32_t *tokens)
+static int32_t ngram_level_probe(void *self, int32_t max, int32_t *tokens)
 {
     return rf_successors_unknown(rf_ngram_dictionary(self), max, tokens);
 }
 
-static int open_level(void **self, const struct rf_drafter_options *options,
-                      const struct rf_allocator *allocator, struct rf_error *error)
+static int ngram_level_open(void **self, const struct rf_drafter_options *options,
+                            const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct rf_ngram *ngram;
     int code = rf_ngram_new(&ngram, options->n_ctx, allocator, error);
@@ -440,19 +445,19 @@ static int open_level(void **self, const struct rf_drafter_options *options,
     return code;
 }
 
-static void close_level(void *self)
+static void ngram_level_close(void *self)
 {
     rf_ngram_free(self);
 }
 
 const struct rf_drafter rf_ngram_drafter = {.name = "ngram",
-                                            .acceptance = 0.5,
-                                            .ops = {.rewind = rewind_level,
-                                                    .follow = follow,
-                                                    .observe = observe,
-                                                    .draft = draft,
-                                                    .draft_behind = draft_behind,
-                                                    .probe = probe},
-                                            .dictionary = dictionary,
-                                            .open = open_level,
-                                            .close = close_level};
+                                            .acceptance = &rf_tuning.acceptance.ngram,
+                                            .ops = {.rewind = ngram_level_rewind,
+                                                    .follow = ngram_level_follow,
+                                                    .observe = ngram_level_observe,
+                                                    .draft = ngram_level_draft,
+                                                    .draft_behind = ngram_level_draft_behind,
+                                                    .probe = ngram_level_probe},
+                                            .dictionary = ngram_level_dictionary,
+                                            .open = ngram_level_open,
+                                            .close = ngram_level_close};

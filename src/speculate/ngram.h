@@ -14,13 +14,13 @@
 struct rf_ngram;
 struct rf_successors;
 
-/* For texts of up to `capacity` tokens. */
+/* Makes a drafter for texts of up to `capacity` tokens. */
 int rf_ngram_new(struct rf_ngram **ngram, int32_t capacity, const struct rf_allocator *allocator,
                  struct rf_error *error);
 void rf_ngram_free(struct rf_ngram *ngram);
 
 /* Adds what text[0 .. n) has beyond what was followed before. `text` is the same array in every
- * call and holds what was followed; it must outlive the dictionary's use. */
+ * call and holds what was followed; it must outlive the drafter's use. */
 void rf_ngram_follow(struct rf_ngram *ngram, const int32_t *text, int32_t n);
 /* Forgets all tokens after the first n. To be called before they change. */
 void rf_ngram_rewind(struct rf_ngram *ngram, int32_t n);
@@ -30,7 +30,7 @@ void rf_ngram_rewind(struct rf_ngram *ngram, int32_t n);
 void rf_ngram_observe(struct rf_ngram *ngram, const int32_t *text, int32_t n,
                       const struct rf_draft *draft, const struct rf_best *best);
 
-/* What it knows besides the text. */
+/* The part of its knowledge that the text does not tell. */
 struct rf_successors *rf_ngram_dictionary(struct rf_ngram *ngram);
 
 /* Drafts a tree after tokens[0 .. n) whose branches have up to `max` <= RF_MAX_DRAFT tokens; its

@@ -1,12 +1,15 @@
+/* Making offers (offer.h): merging drafts, choosing the level that drafts with passes, and keeping
+ * the rows that are worth verifying. The pace decides, or a fixed gamma; a grammar's own tokens
+ * come before all drafts. */
 #include "speculate/offer.h"
 
 #include "speculate/ahead.h"
-
-enum { MOST_TIPS = 4 /* ends of a model's tree where others may go on */ };
+#include "speculate/cascade_state.h"
+#include "speculate/tuning.h"
 
 /* Drafts without a pass. */
-static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
-                      struct rf_draft *draft, struct rf_error *error)
+static int draft_freely(struct rf_cascade *cascade, int32_t drafter, int32_t max,
+                        struct rf_draft *draft, struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[drafter];
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
@@ -21,8 +24,9 @@ static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
 }
 
 /* The same after ahead[0 .. k), which would come after text[0 .. at). */
-static void free_draft_behind(struct rf_cascade *cascade, int32_t drafter, int32_t at,
-                              const int32_t *ahead, int32_t k, int32_t max, struct rf_draft *draft)
+static void draft_freely_behind(struct rf_cascade *cascade, int32_t drafter, int32_t at,
+                                const int32_t *ahead, int32_t k, int32_t max,
+                                struct rf_draft *draft)
 {
     const struct rf_level *level = &cascade->levels[drafter];
     double start = cascade->now();
@@ -34,7 +38,7 @@ static void free_draft_behind(struct rf_cascade *cascade, int32_t drafter, int32
     rf_draft_sign(draft, drafter, drafter);
 }
 
-/* With a fixed gamma: the likeliest tokens, so many, of those that are sure enough. */
+/* Keeps, with a fixed gamma, the likeliest tokens that are sure enough, at most gamma. */
 static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
 {
     double p[RF_DRAFT_ROWS];
@@ -51,15 +55,15 @@ static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
 }
 
 /* Merges the drafts of all drafters without passes. */
-static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
-                       struct rf_draft *merged, struct rf_error *error)
+static int merge_free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                             struct rf_draft *merged, struct rf_error *error)
 {
     struct rf_draft draft;
     merged->n = 0;
     if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
     for (int32_t d = 0; d < judge; d++) {
         if (cascade->levels[d].has_passes) continue;
-        int code = free_draft(cascade, d, max, &draft, error);
+        int code = draft_freely(cascade, d, max, &draft, error);
         if (code) return code;
         rf_draft_merge(merged, -1, &draft);
     }
@@ -108,21 +112,21 @@ static void branch_out(struct rf_cascade *cascade, int32_t drafter, int32_t firs
 
 /* Has drafters without passes go on where a drafter's tree ends: at its line's last token, and at
  * the first runners-up. Branches have up to `max` tokens with what they follow. */
-static int extend(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
-                  struct rf_error *error)
+static int extend_tips(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                       struct rf_offer *offer, struct rf_error *error)
 {
     struct rf_draft *draft = &offer->draft, more;
     int has_child[RF_DRAFT_ROWS] = {0}, tips = 0;
     int32_t ahead[RF_MAX_DRAFT], n = draft->n;
     for (int32_t i = 0; i < n; i++)
         if (draft->parents[i] >= 0) has_child[draft->parents[i]] = 1;
-    for (int32_t i = 0; i < n && tips < MOST_TIPS; i++) {
+    for (int32_t i = 0; i < n && tips < rf_tuning.rounds.most_tips; i++) {
         if (has_child[i] || draft->by[i].proposer != offer->drafter) continue;
         int32_t depth = rf_draft_path(draft, i, ahead);
         for (int32_t k = 0; k < depth; k++) ahead[k] = draft->tokens[ahead[k]];
         for (int32_t d = 0; d < judge && depth < max; d++) {
             if (!cascade->levels[d].ops->draft_behind) continue;
-            free_draft_behind(cascade, d, offer->at, ahead, depth, max - depth, &more);
+            draft_freely_behind(cascade, d, offer->at, ahead, depth, max - depth, &more);
             rf_draft_merge(draft, i, &more);
         }
         tips++;
@@ -148,14 +152,13 @@ static void ask_unread(const struct rf_cascade *cascade, int32_t judge, int32_t 
 static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max,
                         struct rf_offer *offer, struct rf_error *error)
 {
-    enum { WORTH_A_DRAFT = 2 };
     struct rf_draft *draft = &offer->draft;
     if (!cascade->matcher || !rf_cascade_is_target(cascade, judge)) return 0;
     if (max > RF_MAX_DRAFT) max = RF_MAX_DRAFT;
     int32_t n = rf_matcher_forced(cascade->matcher, rf_ahead_state(cascade, offer->at),
                                   draft->tokens, max, error);
     if (n < 0) return n;
-    draft->n = n < WORTH_A_DRAFT ? 0 : n;
+    draft->n = n < rf_tuning.rounds.least_forced ? 0 : n;
     for (int32_t i = 0; i < draft->n; i++) {
         draft->parents[i] = i - 1;
         draft->confidence[i] = 1.0f;
@@ -180,10 +183,19 @@ static void add_probes(struct rf_cascade *cascade, int32_t judge, struct rf_draf
     }
 }
 
-int rf_offer_make(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
-                  struct rf_error *error)
+/* The drafter with a fixed gamma: the level next below, where it has passes and can. A free level
+ * below that may draft for it. */
+static int32_t drafter_of_gamma(const struct rf_cascade *cascade, int32_t judge,
+                                const int32_t *unread)
 {
-    struct rf_draft tables; /* what drafters without passes propose */
+    int32_t below = judge - 1;
+    return below >= 0 && cascade->levels[below].has_passes && unread[below] != INT32_MAX ? below
+                                                                                         : -1;
+}
+
+int rf_offer_begin(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
+                   struct rf_draft *tables, struct rf_error *error)
+{
     double free_value, value;
     int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
     offer->drafter = -1;
@@ -192,15 +204,13 @@ int rf_offer_make(struct rf_cascade *cascade, int32_t judge, int32_t max, struct
     if (max <= 0) return 0;
     int code = offer_forced(cascade, judge, max, offer, error);
     if (code || offer->draft.n) return code;
-    code = free_drafts(cascade, judge, max, &tables, error);
+    code = merge_free_drafts(cascade, judge, max, tables, error);
     if (code) return code;
-    offer->draft = tables;
+    offer->draft = *tables;
     keep_worthy(cascade, judge, &offer->draft, &free_value);
     ask_unread(cascade, judge, unread);
     if (cascade->gamma) {
-        /* The level next below. A free level below it may draft for it. */
-        drafter = judge - 1 >= 0 && cascade->levels[judge - 1].has_passes ? judge - 1 : -1;
-        if (drafter >= 0 && unread[drafter] == INT32_MAX) drafter = -1;
+        drafter = drafter_of_gamma(cascade, judge, unread);
         value = drafter >= 0 ? free_value + 1.0 : 0.0;
     } else {
         drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
@@ -213,22 +223,20 @@ int rf_offer_make(struct rf_cascade *cascade, int32_t judge, int32_t max, struct
         offer->draft.n = 0;
         return 0;
     }
-    if (is_free) return 0;
-    int32_t n = rf_cascade_draft(cascade, drafter, judge, max, &offer->made, error);
-    if (n == RF_ERR_FORMAT) { /* nothing that the answer depends on */
-        cascade->is_damaged[drafter] = 1;
-        rf_sequence_rewind(cascade->sequence, offer->at);
-        offer->made = 0;
-        return 0;
-    }
-    if (n < 0) return n;
-    offer->drafter = drafter;
-    offer_ahead(cascade, drafter, offer->at, &offer->draft);
-    if (!cascade->gamma) branch_out(cascade, drafter, offer->at, &tables, &offer->draft);
-    code = rf_ahead_limit(cascade, offer->at, &offer->draft, error);
+    if (!is_free) offer->drafter = drafter;
+    return 0;
+}
+
+int rf_offer_complete(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                      struct rf_offer *offer, const struct rf_draft *tables, struct rf_error *error)
+{
+    double ignored;
+    offer_ahead(cascade, offer->drafter, offer->at, &offer->draft);
+    if (!cascade->gamma) branch_out(cascade, offer->drafter, offer->at, tables, &offer->draft);
+    int code = rf_ahead_limit(cascade, offer->at, &offer->draft, error);
     if (code || cascade->gamma) return code;
-    keep_worthy(cascade, judge, &offer->draft, &value);
-    code = extend(cascade, judge, max, offer, error);
-    if (!code) keep_worthy(cascade, judge, &offer->draft, &value);
+    keep_worthy(cascade, judge, &offer->draft, &ignored);
+    code = extend_tips(cascade, judge, max, offer, error);
+    if (!code) keep_worthy(cascade, judge, &offer->draft, &ignored);
     return code;
 }

@@ -1,17 +1,19 @@
-/* What a judge is offered to verify: the drafts of the levels below it, merged to one tree. */
+/* The offer of a round at a judge: a tree merged from all drafters below it. Drafters without
+ * passes are asked first; then at most one level with passes drafts, which cascade.c has done
+ * between the two calls, since that level may be a judge with rounds of its own. */
 #ifndef RF_SPECULATE_OFFER_H
 #define RF_SPECULATE_OFFER_H
 
 #include "speculate/cascade.h"
 
-/* Makes a draft for `judge` by the drafter that is worth most now, with branches of up to `max`
- * tokens. Tokens of a drafter with passes stay ahead in the text. */
-int rf_offer_make(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
-                  struct rf_error *error);
-
-/* Places up to `want` tokens ahead, which `level` drafts for `judge`, by rounds of its own where it
- * judges. Returns how many stay. *made: with those that were not worth it. */
-int32_t rf_cascade_draft(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
-                         int32_t *made, struct rf_error *error);
+/* Begins an offer for a judge, with branches of up to `max` tokens. Afterwards offer->drafter is
+ * the level with passes that should draft, or -1: the offer is complete. `tables` gets what
+ * drafters without passes propose, for the second call. */
+int rf_offer_begin(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
+                   struct rf_draft *tables, struct rf_error *error);
+/* Completes it with the tokens from offer->at on that the drafter has placed ahead. */
+int rf_offer_complete(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                      struct rf_offer *offer, const struct rf_draft *tables,
+                      struct rf_error *error);
 
 #endif

@@ -1,93 +1,18 @@
-#include "speculate/pace_cost.h"
+/* The decisions of the pace (pace.h): acceptance counted by confidence, the rate that a judge
+ * reaches, and what a round with each drafter promises. All of it is arithmetic on tables;
+ * pace_cost.c has the seconds of passes. */
+#include "speculate/pace.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* The tuned figures. All were chosen by hand; those marked (traces) on the recorded drafts of 12
- * code and 10 chat answers, with pass costs as on a machine that reads 35 GB/s. test_cascade bounds
- * what they lose against the best fixed draft length. */
-static const struct {
-    /* seconds per drafted token = (seconds + prior_tokens * spared * pass over one row)
-     *                             / (tokens + prior_tokens)                             (traces) */
-    double prior_tokens;
-    double known_tokens; /* a level that yielded fewer says nothing of other levels (traces) */
-
-    /* Acceptance. Upper ends of the buckets of confidence; narrower where drafters are sure. */
-    double edges[RF_PACE_BUCKETS - 1];
-    /* P(kept | confidence) = guess * (kept + prior_kept) / (guessed + prior_kept), with
-     *     guess = own_opinion * confidence + (1 - own_opinion) * level's acceptance
-     * and its sum over the bucket's tokens as `guessed`. A bucket corrects its confidences and
-     * keeps their order.
-     * The share kept of all tokens = (kept + prior_judged * guess) / (judged + prior_judged) */
-    double prior_kept, prior_judged; /* tokens */
-    double own_opinion;
-    double fade_judged;  /* judged, kept *= this, at each judged token: a memory of 67 tokens */
-    double fade_request; /* all counts *= this, when a request begins */
-
-    /* Rounds. mean draft = (prior_rounds * best length + drafted) / (prior_rounds + rounds) */
-    double prior_rounds;
-    double fade_rounds; /* sums over rounds *= this, at each round: a memory of 17 rounds */
-
-    /* A drafter that loses `loss` tokens a round is tried all the same when
-     *     loss <= look_again * tokens since its last round
-     *             + (judged < hardly_known ? look_first * tokens in the time saved so far : 0)
-     * docs/speculation.md states both shares as promises to the user. */
-    double look_again;
-    double look_first; /* (traces) */
-    /* A plain round that loses `loss` tokens is made all the same when
-     *     loss <= look_at_single * tokens since the last one, or there was none */
-    double look_at_single;
-    double hardly_known; /* judged tokens */
-    /* A round that loses `loss` tokens by more rows than are known well, and up to
-     * try_most times as many, is made all the same when
-     *     loss <= try_rows * tokens since the last such round, and loss <= try_loss,
-     * and these tokens are at least try_after: a new drafter's costs are guesses, too */
-    double try_rows, try_loss, try_after;
-    int32_t try_most;
-
-    /* A row that only asks what follows a token is worth this share of a pass over one row: about
-     * half of the passes that such rows spared (docs/speculation.md). Where drafts gain less than
-     * probe_gain of plain decoding's speed lately, it is worth less in proportion. */
-    double probe_saves, probe_gain;
-
-    /* A drafter reads an unknown text when (traces)
-     *     seconds of reading < spend_saved * seconds saved so far
-     *                          + spend_plain * seconds of plain decoding of what is to come
-     *                          + spend_saved * seconds that the drafter is expected to save */
-    double spend_saved, spend_plain;
-    int32_t least_horizon; /* tokens to come, at least */
-    int32_t first_horizon; /* and before the first request begins */
-} tuning = {
-    .prior_tokens = 2.0,
-    .known_tokens = 10.0,
-    .edges = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995},
-    .prior_kept = 1.0,
-    .prior_judged = 3.0,
-    .own_opinion = 0.5,
-    .fade_judged = 0.985,
-    .fade_request = 0.5,
-    .prior_rounds = 2.0,
-    .fade_rounds = 0.94,
-    .look_again = 0.006,
-    .look_first = 0.02,
-    .look_at_single = 0.002,
-    .hardly_known = 6.0,
-    .try_rows = 0.003,
-    .try_loss = 4.0,
-    .try_after = 64.0,
-    .try_most = 2,
-    .probe_saves = 0.015,
-    .probe_gain = 0.2,
-    .spend_saved = 0.4,
-    .spend_plain = 0.015,
-    .least_horizon = 128,
-    .first_horizon = 256,
-};
+#include "speculate/pace_cost.h"
+#include "speculate/tuning.h"
 
 static int bucket_of(double confidence)
 {
     int b = 0;
-    while (b < RF_PACE_BUCKETS - 1 && confidence >= tuning.edges[b]) b++;
+    while (b < RF_PACE_BUCKETS - 1 && confidence >= rf_tuning.pace.edges[b]) b++;
     return b;
 }
 
@@ -102,11 +27,21 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         pace->acceptance[l] = levels[l].acceptance;
         rf_pace_guess_cost(&pace->costs[l], &levels[l]);
     }
-    pace->horizon = tuning.first_horizon;
+    pace->horizon = rf_tuning.pace.first_horizon;
+}
+
+void rf_pace_set_length(struct rf_pace *pace, int32_t length)
+{
+    pace->length = length;
+}
+
+void rf_pace_set_company(struct rf_pace *pace, const struct rf_pace_company *company)
+{
+    pace->company = *company;
 }
 
 /* Counts of the past lose weight before `more` are added. */
-static void count(struct rf_pace_count *count, double fade, const struct rf_pace_count *more)
+static void count_faded(struct rf_pace_count *count, double fade, const struct rf_pace_count *more)
 {
     count->judged = count->judged * fade + more->judged;
     count->kept = count->kept * fade + more->kept;
@@ -122,14 +57,14 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
             for (int b = 0; b < RF_PACE_BUCKETS; b++) {
-                count(&pair->buckets[b], tuning.fade_request, &none);
-                count(&pair->runners_up[b], tuning.fade_request, &none);
+                count_faded(&pair->buckets[b], rf_tuning.pace.fade_request, &none);
+                count_faded(&pair->runners_up[b], rf_tuning.pace.fade_request, &none);
             }
-            count(&pair->all, tuning.fade_request, &none);
-            pair->rounds *= tuning.fade_request;
-            pair->drafted *= tuning.fade_request;
-            pair->rows *= tuning.fade_request;
-            pair->yielded *= tuning.fade_request;
+            count_faded(&pair->all, rf_tuning.pace.fade_request, &none);
+            pair->rounds *= rf_tuning.pace.fade_request;
+            pair->drafted *= rf_tuning.pace.fade_request;
+            pair->rows *= rf_tuning.pace.fade_request;
+            pair->yielded *= rf_tuning.pace.fade_request;
         }
     }
 }
@@ -139,7 +74,7 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
 /* Tokens that others get of a round at this judge. */
 static int32_t others_of(const struct rf_pace *pace, int32_t judge)
 {
-    return judge == pace->n_levels - 1 ? pace->other_tokens : 0;
+    return judge == pace->n_levels - 1 ? pace->company.tokens : 0;
 }
 
 /* Seconds of a pass over a mean number of rows. */
@@ -163,27 +98,29 @@ static double drafting_cost(const struct rf_pace *pace, int32_t level)
     double alone = rf_pace_cost(pace, level, 1), spared = 1.0;
     for (int32_t l = 0; l + 1 < pace->n_levels; l++) {
         const struct rf_pace_judge *other = &pace->judges[l];
-        if (l == level || other->tokens < tuning.known_tokens) continue;
+        if (l == level || other->tokens < rf_tuning.pace.known_tokens) continue;
         double share = other->seconds / (other->tokens * rf_pace_cost(pace, l, 1));
         if (share < spared) spared = share;
     }
-    return (at->seconds + tuning.prior_tokens * spared * alone) /
-           (at->tokens + tuning.prior_tokens);
+    return (at->seconds + rf_tuning.pace.prior_tokens * spared * alone) /
+           (at->tokens + rf_tuning.pace.prior_tokens);
 }
 
 /* ---- acceptance ---- */
 
 /* The share of tokens that is kept, with a guess as the prior. */
-static double share(struct rf_pace_count count, double guess)
+static double share_kept(struct rf_pace_count count, double guess)
 {
-    return (count.kept + tuning.prior_judged * guess) / (count.judged + tuning.prior_judged);
+    return (count.kept + rf_tuning.pace.prior_judged * guess) /
+           (count.judged + rf_tuning.pace.prior_judged);
 }
 
-/* What a drafter's confidence says without the past. A model's is corrected by what is usual for a
- * drafter of its kind. */
+/* The meaning of a drafter's confidence without the past. A model's is corrected by what is usual
+ * for a drafter of its kind. */
 static double guess_of(const struct rf_pace *pace, const struct rf_proposal *by, double confidence)
 {
-    double own = pace->has_passes[by->proposer] && !by->runner_up ? tuning.own_opinion : 1.0;
+    double own =
+        pace->has_passes[by->proposer] && !by->runner_up ? rf_tuning.pace.own_opinion : 1.0;
     return own * confidence + (1.0 - own) * pace->acceptance[by->proposer];
 }
 
@@ -193,8 +130,8 @@ double rf_pace_acceptance(const struct rf_pace *pace, int32_t judge, const struc
     const struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
     const struct rf_pace_count *count =
         &(by->runner_up ? pair->runners_up : pair->buckets)[bucket_of(confidence)];
-    double p = guess_of(pace, by, confidence) * (count->kept + tuning.prior_kept) /
-               (count->guessed + tuning.prior_kept);
+    double p = guess_of(pace, by, confidence) * (count->kept + rf_tuning.pace.prior_kept) /
+               (count->guessed + rf_tuning.pace.prior_kept);
     return p < 1.0 ? p : 1.0;
 }
 
@@ -205,33 +142,33 @@ void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposa
     struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
     struct rf_pace_count *buckets = by->runner_up ? pair->runners_up : pair->buckets;
     const struct rf_pace_count one = {1.0, kept ? 1.0 : 0.0, guess_of(pace, by, confidence)};
-    count(&buckets[bucket_of(confidence)], tuning.fade_judged, &one);
-    if (!by->runner_up) count(&pair->all, tuning.fade_judged, &one);
+    count_faded(&buckets[bucket_of(confidence)], rf_tuning.pace.fade_judged, &one);
+    if (!by->runner_up) count_faded(&pair->all, rf_tuning.pace.fade_judged, &one);
 }
 
 struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter)
 {
     struct rf_pace_count total = {0};
     for (int32_t j = drafter + 1; j < pace->n_levels; j++)
-        count(&total, 1.0, &pace->pairs[drafter][j].all);
+        count_faded(&total, 1.0, &pace->pairs[drafter][j].all);
     return total;
 }
 
 /* The share of a drafter's tokens that this judge keeps. Other judges' decisions are the prior. */
 static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
-    double anywhere = share(rf_pace_total(pace, drafter), pace->acceptance[drafter]);
-    return share(pace->pairs[drafter][judge].all, anywhere);
+    double anywhere = share_kept(rf_pace_total(pace, drafter), pace->acceptance[drafter]);
+    return share_kept(pace->pairs[drafter][judge].all, anywhere);
 }
 
 /* ---- decisions ---- */
 
-/* What a round with a model drafter is expected to yield and to take. */
+/* Expected yield and seconds of a round with a model drafter. */
 struct prospect {
     double tokens, seconds;
 };
 
-/* With the draft length that is best if all tokens are equally likely to be kept. */
+/* The prospect of the draft length that is best if all tokens are equally likely to be kept. */
 static struct prospect best_of_any(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                                    int32_t *length)
 {
@@ -252,12 +189,12 @@ static struct prospect best_of_any(const struct rf_pace *pace, int32_t drafter, 
 /* The mean of recent rounds, with the best length as the prior. That stands alone where it is
  * shorter and promises more: then recent rounds were longer than the costs of rows, as they are
  * known now, allow. */
-static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32_t judge)
+static struct prospect expect_round(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     int32_t length = 1;
     struct prospect best = best_of_any(pace, drafter, judge, &length);
-    double prior = tuning.prior_rounds, rounds = prior + pair->rounds,
+    double prior = rf_tuning.pace.prior_rounds, rounds = prior + pair->rounds,
            rows = (length * prior + pair->rows) / rounds,
            drafted = (length * prior + pair->drafted) / rounds,
            yielded = pair->yielded + others_of(pace, judge) * pair->rounds;
@@ -269,12 +206,12 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
 }
 
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
-static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
+static double best_rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 {
     double best = (1 + others_of(pace, judge)) / rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge; d++) {
         if (!pace->usable[d] || d == but) continue;
-        struct prospect prospect = expect(pace, d, judge);
+        struct prospect prospect = expect_round(pace, d, judge);
         if (prospect.tokens / prospect.seconds > best) best = prospect.tokens / prospect.seconds;
     }
     return best;
@@ -287,16 +224,17 @@ static int may_try(const struct rf_pace *pace, int32_t judge, int32_t rows, doub
     const struct rf_pace_cost *cost = &pace->costs[judge];
     int32_t known = rf_pace_known_rows(cost);
     return !rf_pace_others_at(pace, judge).rows && rows > known &&
-           rows <= tuning.try_most * known && cost->since_trial >= tuning.try_after &&
-           loss <= tuning.try_loss && loss <= tuning.try_rows * cost->since_trial;
+           rows <= rf_tuning.pace.try_most * known &&
+           cost->since_trial >= rf_tuning.pace.try_after && loss <= rf_tuning.pace.try_loss &&
+           loss <= rf_tuning.pace.try_rows * cost->since_trial;
 }
 
 /* A line of n tokens, all kept with probability p, may go on until it is a trial. */
 static int may_go_on(const struct rf_pace *pace, int32_t judge, int32_t n, double p,
                      double acceptance, double each)
 {
-    if (pace->costs[judge].since_trial < tuning.try_after) return 0;
-    double lambda = rate(pace, judge, -1), now = rf_pace_cost(pace, judge, n + 1), yield = 0.0;
+    if (pace->costs[judge].since_trial < rf_tuning.pace.try_after) return 0;
+    double lambda = best_rate(pace, judge, -1), now = rf_pace_cost(pace, judge, n + 1), yield = 0.0;
     if (p * acceptance <= lambda * each) return 0; /* rows are not what is dear */
     for (int32_t more = 1; n + 1 + more <= RF_PACE_FEW; more++) {
         p *= acceptance;
@@ -309,7 +247,7 @@ static int may_go_on(const struct rf_pace *pace, int32_t judge, int32_t n, doubl
 
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p)
 {
-    return n < RF_PACE_FEW && (p > rate(pace, judge, -1) * one_more_row(pace, judge, n) ||
+    return n < RF_PACE_FEW && (p > best_rate(pace, judge, -1) * one_more_row(pace, judge, n) ||
                                may_go_on(pace, judge, n - 1, p, 1.0, 0.0));
 }
 
@@ -317,7 +255,7 @@ int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, in
 {
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter),
            seconds = each + one_more_row(pace, judge, n + 1);
-    return n + 1 < RF_PACE_FEW && (p * acceptance > rate(pace, judge, -1) * seconds ||
+    return n + 1 < RF_PACE_FEW && (p * acceptance > best_rate(pace, judge, -1) * seconds ||
                                    may_go_on(pace, judge, n, p, acceptance, each));
 }
 
@@ -326,14 +264,15 @@ int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, in
 static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
 {
     const struct rf_pace_judge *at = &pace->judges[judge];
-    double otherwise = rate(pace, judge, -1);
-    if (at->tokens < tuning.known_tokens || at->tokens <= otherwise * at->seconds) return otherwise;
+    double otherwise = best_rate(pace, judge, -1);
+    if (at->tokens < rf_tuning.pace.known_tokens || at->tokens <= otherwise * at->seconds)
+        return otherwise;
     return at->tokens / at->seconds;
 }
 
 /* p[i]: the judge keeps row i and all that it follows. */
-static void estimate(const struct rf_pace *pace, int32_t judge, const struct rf_draft *offer,
-                     double *p)
+static void estimate_rows(const struct rf_pace *pace, int32_t judge, const struct rf_draft *offer,
+                          double *p)
 {
     double
         left[RF_DRAFT_ROWS + 1]; /* after the text and each row: that it keeps none seen so far */
@@ -355,7 +294,7 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     double yield = 1.0 + others_of(pace, judge);
     int32_t order[RF_DRAFT_ROWS], best = 0;
     int keep[RF_DRAFT_ROWS] = {0};
-    estimate(pace, judge, offer, p);
+    estimate_rows(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
     *value = yield - lambda * rf_pace_cost(pace, judge, 1);
     int32_t most = RF_PACE_ROWS - 1 - rf_pace_others_at(pace, judge).rows, tried = 0;
@@ -379,9 +318,9 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
 static double worth_of_probe(const struct rf_pace *pace, int32_t judge)
 {
     double single = rf_pace_cost(pace, judge, 1), share = 1.0;
-    if (pace->judges[judge].tokens >= tuning.known_tokens)
-        share = (rate_of_rows(pace, judge) * single - 1.0) / tuning.probe_gain;
-    return tuning.probe_saves * single * (share < 1.0 ? share : 1.0);
+    if (pace->judges[judge].tokens >= rf_tuning.pace.known_tokens)
+        share = (rate_of_rows(pace, judge) * single - 1.0) / rf_tuning.pace.probe_gain;
+    return rf_tuning.pace.probe_saves * single * (share < 1.0 ? share : 1.0);
 }
 
 int32_t rf_pace_probes(const struct rf_pace *pace, int32_t judge, int32_t rows)
@@ -396,20 +335,22 @@ int32_t rf_pace_probes(const struct rf_pace *pace, int32_t judge, int32_t rows)
     return n;
 }
 
-/* 1 if the drafter may spend the time to read `unread` tokens: see tuning.spend_saved. */
+/* 1 if the drafter may spend the time to read `unread` tokens: see rf_tuning.pace.spend_saved. */
 static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unread)
 {
     if (unread < RF_PACE_FEW) return 1;
     int32_t target = pace->n_levels - 1;
     double reading = unread * rf_pace_cost(pace, drafter, RF_PACE_FEW) / RF_PACE_FEW;
     double plain = rf_pace_cost(pace, target, 1),
-           horizon = pace->horizon < tuning.least_horizon ? tuning.least_horizon : pace->horizon;
-    double budget = tuning.spend_saved * pace->judges[target].saved_seconds +
-                    tuning.spend_plain * horizon * plain;
-    if (pace->pairs[drafter][target].all.judged >= tuning.known_tokens) {
-        struct prospect with = expect(pace, drafter, target);
-        double gain = horizon * (1.0 / rate(pace, target, drafter) - with.seconds / with.tokens);
-        if (gain > 0.0) budget += tuning.spend_saved * gain;
+           horizon = pace->horizon < rf_tuning.pace.least_horizon ? rf_tuning.pace.least_horizon
+                                                                  : pace->horizon;
+    double budget = rf_tuning.pace.spend_saved * pace->judges[target].saved_seconds +
+                    rf_tuning.pace.spend_plain * horizon * plain;
+    if (pace->pairs[drafter][target].all.judged >= rf_tuning.pace.known_tokens) {
+        struct prospect with = expect_round(pace, drafter, target);
+        double gain =
+            horizon * (1.0 / best_rate(pace, target, drafter) - with.seconds / with.tokens);
+        if (gain > 0.0) budget += rf_tuning.pace.spend_saved * gain;
     }
     return reading < budget;
 }
@@ -425,13 +366,13 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     *value = 1.0 + others_of(pace, judge) - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
-        struct prospect prospect = expect(pace, d, judge);
+        struct prospect prospect = expect_round(pace, d, judge);
         double worth = prospect.tokens - lambda * prospect.seconds;
         double loss = *value - worth;
         const struct rf_pace_pair *pair = &pace->pairs[d][judge];
-        double allowed = tuning.look_again * pair->idle_tokens;
-        if (pair->all.judged < tuning.hardly_known)
-            allowed += tuning.look_first * lambda * pace->judges[judge].saved_seconds;
+        double allowed = rf_tuning.pace.look_again * pair->idle_tokens;
+        if (pair->all.judged < rf_tuning.pace.hardly_known)
+            allowed += rf_tuning.pace.look_first * lambda * pace->judges[judge].saved_seconds;
         if (loss > 0.0 && loss > allowed) continue;
         best = d;
         if (worth > *value) *value = worth;
@@ -445,10 +386,11 @@ int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double val
     int32_t others = others_of(pace, judge);
     double plain = 1.0 + others - rate_of_rows(pace, judge) * rf_pace_cost(pace, judge, 1);
     double loss = value - plain;
-    if (pace->has_slices && judge == pace->n_levels - 1) return 0; /* nothing will be measured */
+    if (pace->company.has_slices && judge == pace->n_levels - 1)
+        return 0; /* nothing will be measured */
     /* Without a loss plain decoding is the rule, and drafts are an exception that is wanted. */
     return !rf_pace_has_measured(cost, 1 + rf_pace_others_at(pace, judge).rows) ||
-           (loss > 0.0 && loss <= tuning.look_at_single * cost->since_single);
+           (loss > 0.0 && loss <= rf_tuning.pace.look_at_single * cost->since_single);
 }
 
 void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t rows,
@@ -460,8 +402,8 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     double seconds = rf_pace_cost(pace, judge, rows + 1);
     if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
     int32_t others = others_of(pace, judge), all = others + yielded;
-    at->tokens = at->tokens * tuning.fade_rounds + all;
-    at->seconds = at->seconds * tuning.fade_rounds + seconds;
+    at->tokens = at->tokens * rf_tuning.pace.fade_rounds + all;
+    at->seconds = at->seconds * rf_tuning.pace.fade_rounds + seconds;
     at->saved_seconds += all * rf_pace_cost(pace, judge, 1) / (1 + others) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     pace->costs[judge].since_single += yielded;
@@ -469,9 +411,9 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    pair->rounds = pair->rounds * tuning.fade_rounds + 1.0;
-    pair->drafted = pair->drafted * tuning.fade_rounds + made;
-    pair->rows = pair->rows * tuning.fade_rounds + rows;
-    pair->yielded = pair->yielded * tuning.fade_rounds + yielded;
+    pair->rounds = pair->rounds * rf_tuning.pace.fade_rounds + 1.0;
+    pair->drafted = pair->drafted * rf_tuning.pace.fade_rounds + made;
+    pair->rows = pair->rows * rf_tuning.pace.fade_rounds + rows;
+    pair->yielded = pair->yielded * rf_tuning.pace.fade_rounds + yielded;
     pair->idle_tokens = 0.0;
 }

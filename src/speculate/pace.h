@@ -26,9 +26,9 @@
 #include "speculate/level.h"
 
 enum {
-    RF_PACE_ROWS = RF_TREE_ROWS,    /* of a pass whose costs are known */
+    RF_PACE_ROWS = RF_TREE_ROWS,    /* most rows of a pass whose costs are known */
     RF_PACE_FEW = RF_MAX_DRAFT + 1, /* a text of so many unread tokens takes a pass of its own */
-    RF_PACE_BUCKETS = 12,           /* of confidence */
+    RF_PACE_BUCKETS = 12,           /* ranges of confidence */
     RF_PACE_PROBES = 4              /* rows of a pass that only ask what follows a token */
 };
 _Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in another way");
@@ -48,26 +48,34 @@ struct rf_pace_cost {
 
 struct rf_pace_count {
     double judged, kept; /* tokens */
-    double guessed;      /* that were expected to be kept, by the drafter's confidence alone */
+    double guessed;      /* tokens expected to be kept, by the drafter's confidence alone */
 };
 
-/* What became of a drafter's tokens at one judge. Older tokens and rounds count less and less. */
+/* Fate of a drafter's tokens at one judge. Older tokens and rounds count less and less. */
 struct rf_pace_pair {
-    struct rf_pace_count buckets[RF_PACE_BUCKETS], all; /* by confidence */
-    struct rf_pace_count runners_up[RF_PACE_BUCKETS];   /* which `all` leaves out */
+    struct rf_pace_count buckets[RF_PACE_BUCKETS], all; /* counts by confidence, and in all */
+    struct rf_pace_count runners_up[RF_PACE_BUCKETS];   /* not part of `all` */
     double rounds, drafted, rows,
         yielded;        /* rounds; tokens and rows of the judge's passes in them */
     double idle_tokens; /* yielded by the judge since the last of these rounds */
 };
 
 struct rf_pace_judge {
-    double tokens, seconds; /* that recent rounds yielded and took, with any drafter */
-    double saved_seconds;   /* in this request, against plain decoding */
+    double tokens, seconds; /* yield and duration of recent rounds, with any drafter */
+    double saved_seconds;   /* seconds saved in this request against plain decoding */
+};
+
+/* The company of this text in the target's next pass. A round then yields everybody's tokens, and a
+ * draft delays everybody. */
+struct rf_pace_company {
+    struct rf_other_rows others; /* rows of other texts */
+    int32_t tokens;              /* tokens that those texts yield at least */
+    int has_slices; /* 1: the pass also reads prompts, so its time will say nothing of costs */
 };
 
 struct rf_pace {
     int32_t n_levels; /* the target is the last */
-    int32_t length;   /* of the text, in tokens: the caller's to set */
+    int32_t length;   /* tokens of the text */
     struct rf_pace_cost costs[RF_MAX_LEVELS];
     int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
@@ -75,17 +83,18 @@ struct rf_pace {
     struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
     int has_unit;              /* a pass was measured, now or earlier: costs are in seconds */
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
-    double row_seconds;        /* of each row of a text that the target read; 0: not known */
+    double row_seconds;        /* seconds of each row of a text that the target read; 0: unknown */
     int32_t horizon;           /* about how many tokens this request will still yield */
-    /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a
-     * round then yields is everybody's tokens, and a draft delays everybody. */
-    struct rf_other_rows others;
-    int32_t other_tokens;
-    int has_slices; /* 1: that pass also reads texts, so its time will say nothing of costs */
+    struct rf_pace_company company;
 };
 
 /* 1 .. RF_MAX_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
 void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels);
+
+/* The text has `length` tokens from now on. */
+void rf_pace_set_length(struct rf_pace *pace, int32_t length);
+/* The company of the target's next passes, until it is set again. */
+void rf_pace_set_company(struct rf_pace *pace, const struct rf_pace_company *company);
 
 /* A request begins that may yield `horizon` tokens. Acceptance learnt so far counts for less. */
 void rf_pace_begin(struct rf_pace *pace, int32_t horizon);

@@ -1,70 +1,12 @@
+/* The table of pass costs (pace_cost.h): guessed from bytes at first, then moved by each measured
+ * pass as far as the measurement can be trusted. */
 #include "speculate/pace_cost.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* The tuned figures, all chosen by hand. */
-static const struct {
-    /* First guess of a pass over r rows, in passes over one row:
-     *     seconds[r] = cost * (cost < narrow_below ? narrow : wide)[r]
-     * BF16 weights (wide) are read at the speed of memory up to about 8 rows; weights of 4 to 8
-     * bits (narrow) need more arithmetic for each byte. docs/kernels.md measures both. */
-    double wide[RF_PACE_FEW], narrow[RF_PACE_FEW];
-    double wide_more, narrow_more; /* of each row beyond these */
-    double narrow_below;           /* cost of one row, with the target's as 1: such drafts, too */
-
-    /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
-     *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
-     * The gain falls with the passes over n rows seen so far: none, below few_seen, below
-     * some_seen, more; it is gain_few at least where the pass was much faster. least_gain depends
-     * on whether r itself has been measured. If not, it is 1 where a single row was much faster:
-     * guesses are shares of its cost, and a first pass that was disturbed would spoil them. */
-    double gain_none, gain_few, gain_some, gain_many;
-    double slower_gain; /* times this where the pass was slower, which it may be by accident */
-    uint32_t few_seen, some_seen;
-    double neighbour_gain;
-    double least_gain_measured, least_gain_guessed;
-    /* Of an error, the table takes the share (1 - s)^2, where s is attention's share of the
-     * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
-    double gain_attention, soft_share;
-    double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
-    double largest_first_error; /* likewise in a level's first passes, and of rows that no pass had;
-                                   0.7 is a factor of 2 */
-    uint32_t first_passes;      /* that many */
-    uint32_t counted_passes;    /* limit of rf_pace_cost.seen and .measured */
-
-    /* A text of at least so many rows says what each takes: this share, since the machine may have
-     * been disturbed, and attention is part of it. */
-    int32_t least_read;
-    double read_share;
-} tuning = {
-    .wide = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10, 1.20, 1.30, 1.40, 1.50, 1.58, 1.66,
-             1.74, 1.82},
-    .narrow = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47, 1.63, 1.79, 1.95, 2.11, 2.26, 2.41,
-               2.56, 2.70},
-    .wide_more = 0.08,
-    .narrow_more = 0.14,
-    .narrow_below = 0.5,
-    .gain_none = 0.9,
-    .gain_few = 0.6,
-    .gain_some = 0.3,
-    .gain_many = 0.12,
-    .slower_gain = 0.5,
-    .few_seen = 2,
-    .some_seen = 8,
-    .neighbour_gain = 0.7,
-    .least_gain_measured = 0.15,
-    .least_gain_guessed = 0.5,
-    .gain_attention = 0.1,
-    .soft_share = 0.05,
-    .largest_error = 0.25,
-    .largest_first_error = 0.7,
-    .first_passes = 3,
-    .counted_passes = 1000,
-    .least_read = 32,
-    .read_share = 0.8,
-};
+#include "speculate/tuning.h"
 
 /* A pass over so many rows, with one over a single row as 1, if rows choose experts independently
  * and only bytes count. */
@@ -79,9 +21,9 @@ void rf_pace_guess_cost(struct rf_pace_cost *cost, const struct rf_level *level)
 {
     cost->attention = level->attention;
     cost->window = level->window;
-    int is_narrow = level->is_quantised || level->cost < tuning.narrow_below;
-    const double *shape = is_narrow ? tuning.narrow : tuning.wide;
-    double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
+    int is_narrow = level->is_quantised || level->cost < rf_tuning.cost.narrow_below;
+    const double *shape = is_narrow ? rf_tuning.cost.narrow : rf_tuning.cost.wide;
+    double more = is_narrow ? rf_tuning.cost.narrow_more : rf_tuning.cost.wide_more;
     for (int r = 0; r < RF_PACE_ROWS; r++) {
         int known = r < RF_PACE_FEW ? r : RF_PACE_FEW - 1;
         cost->seconds[r] =
@@ -89,7 +31,7 @@ void rf_pace_guess_cost(struct rf_pace_cost *cost, const struct rf_level *level)
     }
 }
 
-static void scale(struct rf_pace_cost *cost, double factor)
+static void scale_cost(struct rf_pace_cost *cost, double factor)
 {
     for (int r = 0; r < RF_PACE_ROWS; r++) cost->seconds[r] *= factor;
     cost->attention *= factor;
@@ -105,7 +47,7 @@ static void keep_first_rows(struct rf_pace_cost *cost, int32_t rows, double fact
 
 struct rf_other_rows rf_pace_others_at(const struct rf_pace *pace, int32_t level)
 {
-    return level == pace->n_levels - 1 ? pace->others : (struct rf_other_rows){0};
+    return level == pace->n_levels - 1 ? pace->company.others : (struct rf_other_rows){0};
 }
 
 /* Seconds that texts add to a pass. rows: all of them, the others' too. */
@@ -117,7 +59,7 @@ static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost
     return cost->attention * ((double)length * own + (double)others->context);
 }
 
-static double clamp(double x, double limit)
+static double clamp_error(double x, double limit)
 {
     return x > limit ? limit : x < -limit ? -limit : x;
 }
@@ -143,33 +85,35 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
          * own first measurement, since guesses are shares of its cost. Costs of a file may be those
          * of a busy machine, but one pass that is slow does not say so. */
         int leads = !pace->has_unit || level == pace->n_levels - 1;
-        double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));
+        double factor =
+            exp(leads && is_guess ? error : clamp_error(error, rf_tuning.cost.largest_first_error));
         for (int32_t l = 0; l < pace->n_levels; l++)
-            if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
+            if (l == level || (leads && !pace->costs[l].measured))
+                scale_cost(&pace->costs[l], factor);
         single = cost->seconds[0];
         if (!leads && error > 0.0) keep_first_rows(cost, rows, factor);
     } else {
         uint32_t passes = cost->seen[rows - 1];
-        int is_first = seen < tuning.first_passes || passes == 0;
-        double gain = passes == 0                 ? tuning.gain_none
-                      : passes < tuning.few_seen  ? tuning.gain_few
-                      : passes < tuning.some_seen ? tuning.gain_some
-                                                  : tuning.gain_many;
-        int is_much_faster = error < -tuning.largest_error; /* which is no accident */
-        if (is_much_faster && gain < tuning.gain_few) gain = tuning.gain_few;
-        error = clamp(error, is_first || is_much_faster ? tuning.largest_first_error
-                                                        : tuning.largest_error);
-        if (error > 0.0 && !is_first) gain *= tuning.slower_gain;
-        cost->attention *=
-            exp(tuning.gain_attention * part / (part * part + tuning.soft_share) * error);
+        int is_first = seen < rf_tuning.cost.first_passes || passes == 0;
+        double gain = passes == 0                         ? rf_tuning.cost.gain_none
+                      : passes < rf_tuning.cost.few_seen  ? rf_tuning.cost.gain_few
+                      : passes < rf_tuning.cost.some_seen ? rf_tuning.cost.gain_some
+                                                          : rf_tuning.cost.gain_many;
+        int is_much_faster = error < -rf_tuning.cost.largest_error; /* much faster is no accident */
+        if (is_much_faster && gain < rf_tuning.cost.gain_few) gain = rf_tuning.cost.gain_few;
+        error = clamp_error(error, is_first || is_much_faster ? rf_tuning.cost.largest_first_error
+                                                              : rf_tuning.cost.largest_error);
+        if (error > 0.0 && !is_first) gain *= rf_tuning.cost.slower_gain;
+        cost->attention *= exp(rf_tuning.cost.gain_attention * part /
+                               (part * part + rf_tuning.cost.soft_share) * error);
         gain *= (1.0 - part) * (1.0 - part);
         for (int r = 0; r < RF_PACE_ROWS; r++) {
-            /* That a guess was wrong says nothing of what was measured. */
+            /* A wrong guess says nothing of rows that were measured. */
             if (passes == 0 && cost->seen[r]) continue;
-            double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
-                   least = cost->seen[r]                 ? tuning.least_gain_measured
+            double share = pow(rf_tuning.cost.neighbour_gain, abs(r + 1 - rows)),
+                   least = cost->seen[r]                 ? rf_tuning.cost.least_gain_measured
                            : is_much_faster && rows == 1 ? 1.0
-                                                         : tuning.least_gain_guessed;
+                                                         : rf_tuning.cost.least_gain_guessed;
             cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
         }
     }
@@ -178,12 +122,12 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
         if (cost->seconds[r] > cost->seconds[rows - 1]) cost->seconds[r] = cost->seconds[rows - 1];
     /* Guesses stay shares of the target's cost. */
     for (int32_t l = 0; level == pace->n_levels - 1 && l < level; l++)
-        if (!pace->costs[l].measured) scale(&pace->costs[l], cost->seconds[0] / single);
+        if (!pace->costs[l].measured) scale_cost(&pace->costs[l], cost->seconds[0] / single);
     pace->has_unit = 1;
-    if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
-    if (cost->measured < tuning.counted_passes) cost->measured++;
+    if (cost->seen[rows - 1] < rf_tuning.cost.counted_passes) cost->seen[rows - 1]++;
+    if (cost->measured < rf_tuning.cost.counted_passes) cost->measured++;
     if (rows == others->rows + 1) cost->since_single = 0.0;
-    if (cost->seen[rows - 1] <= tuning.few_seen) cost->since_trial = 0.0;
+    if (cost->seen[rows - 1] <= rf_tuning.cost.few_seen) cost->since_trial = 0.0;
 }
 
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
@@ -193,8 +137,8 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
 
 void rf_pace_read(struct rf_pace *pace, int32_t rows, double seconds)
 {
-    if (rows < tuning.least_read || !(seconds > 0.0)) return;
-    double each = tuning.read_share * seconds / rows;
+    if (rows < rf_tuning.cost.least_read || !(seconds > 0.0)) return;
+    double each = rf_tuning.cost.read_share * seconds / rows;
     if (!(pace->row_seconds > 0.0) || each < pace->row_seconds) pace->row_seconds = each;
 }
 
@@ -236,7 +180,7 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
 int32_t rf_pace_known_rows(const struct rf_pace_cost *cost)
 {
     int32_t rows = RF_PACE_ROWS;
-    while (rows > 0 && cost->seen[rows - 1] < tuning.few_seen) rows--;
+    while (rows > 0 && cost->seen[rows - 1] < rf_tuning.cost.few_seen) rows--;
     return rows;
 }
 

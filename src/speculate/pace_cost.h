@@ -1,4 +1,4 @@
-/* What passes of each level cost: learnt from those measured, and asked by the decisions of the
+/* The costs of each level's passes: learnt from measured passes, and asked by the decisions of the
  * pace. pace.h declares rf_pace_cost, rf_pace_pass, rf_pace_shared_pass and rf_pace_read. */
 #ifndef RF_SPECULATE_PACE_COST_H
 #define RF_SPECULATE_PACE_COST_H
@@ -8,7 +8,7 @@
 /* The first guess, in passes of the target over one row. *cost is zero before. */
 void rf_pace_guess_cost(struct rf_pace_cost *cost, const struct rf_level *level);
 
-/* Of other texts in the level's passes. */
+/* Rows of other texts in the level's passes. */
 struct rf_other_rows rf_pace_others_at(const struct rf_pace *pace, int32_t level);
 
 /* The most rows whose costs are known well: those of fewer lie between them and a single row's. */

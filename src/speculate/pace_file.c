@@ -9,14 +9,9 @@
 #include <string.h>
 
 #include "platform/file.h"
+#include "speculate/tuning.h"
 
-enum {
-    FILE_BYTES = 65536,
-    LINE_BYTES = 2048,
-    TRUSTED_PASSES = 4,
-    WORTH_SAVING = 4,
-    TRUSTED_TOKENS = 12
-};
+enum { FILE_BYTES = 65536, LINE_BYTES = 2048 };
 _Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
                    FILE_BYTES >= RF_MAX_LEVELS * LINE_BYTES,
                "a line for each level fits");
@@ -24,7 +19,7 @@ _Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
 static const char first_line[] = "riffle pace 3\n";
 
 /* The file's text after the first line; empty where there is none. */
-static void read_text(char text[FILE_BYTES], const char *path)
+static void read_pace_file(char text[FILE_BYTES], const char *path)
 {
     struct rf_mapping file;
     struct rf_error ignored;
@@ -52,7 +47,7 @@ static char *next_line(char **at)
     return line;
 }
 
-/* What follows the name in a line of the level `name`; NULL for another line. */
+/* Finds what follows the name in a line of the level `name`; NULL for another line. */
 static const char *after_name(const char *line, const char *name)
 {
     size_t length = strlen(name);
@@ -66,8 +61,9 @@ struct known {
     struct rf_pace_count count;
 };
 
-static void parse(const char *text, struct known *known)
+static void parse_costs(const char *text, struct known *known)
 {
+    const uint32_t trusted = rf_tuning.file.trusted_passes;
     struct rf_pace_cost found = {0};
     for (int r = 0; r < RF_PACE_ROWS; r++) {
         char *end;
@@ -76,7 +72,7 @@ static void parse(const char *text, struct known *known)
         text = end;
         unsigned long seen = strtoul(text, &end, 10);
         if (end == text) return;
-        found.seen[r] = seen > TRUSTED_PASSES ? TRUSTED_PASSES : (uint32_t)seen;
+        found.seen[r] = seen > trusted ? trusted : (uint32_t)seen;
         text = end;
     }
     double rest[3]; /* judged, kept, attention */
@@ -97,11 +93,12 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
     struct known known[RF_MAX_LEVELS] = {0};
     char text[FILE_BYTES], *at = text;
     const char *rest;
+    const double trusted = rf_tuning.file.trusted_tokens;
     int32_t target = pace->n_levels - 1;
-    read_text(text, path);
+    read_pace_file(text, path);
     for (const char *line; (line = next_line(&at));)
         for (int32_t l = 0; l < pace->n_levels; l++)
-            if ((rest = after_name(line, names[l]))) parse(rest, &known[l]);
+            if ((rest = after_name(line, names[l]))) parse_costs(rest, &known[l]);
     if (!known[target].is_known) return;
     pace->has_unit = 1;
     /* Levels that the file lacks have guesses, which are shares of the target's cost. */
@@ -116,14 +113,14 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
         pace->costs[l] = known[l].cost;
         struct rf_pace_count count = known[l].count;
         if (l == target || count.judged < 1.0) continue;
-        double share = count.judged > TRUSTED_TOKENS ? TRUSTED_TOKENS / count.judged : 1.0;
+        double share = count.judged > trusted ? trusted / count.judged : 1.0;
         pace->pairs[l][target].all =
             (struct rf_pace_count){.judged = share * count.judged, .kept = share * count.kept};
     }
 }
 
 /* Appends a line, if there is space for it. */
-static void append(char text[FILE_BYTES], const char *line)
+static void append_line(char text[FILE_BYTES], const char *line)
 {
     size_t length = strlen(text), bytes = strlen(line);
     if (bytes + 1 < FILE_BYTES - length) snprintf(text + length, bytes + 2, "%s\n", line);
@@ -135,14 +132,14 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
     char before[FILE_BYTES], after[FILE_BYTES] = "", *at = before;
     int measured[RF_MAX_LEVELS] = {0}, any = 0;
     for (int32_t l = 0; l < pace->n_levels; l++)
-        any |= measured[l] = pace->costs[l].measured >= WORTH_SAVING;
+        any |= measured[l] = pace->costs[l].measured >= rf_tuning.file.worth_saving;
     if (!any) return 0;
-    read_text(before, path);
+    read_pace_file(before, path);
     for (const char *line; (line = next_line(&at));) {
         int replaced = line[0] == 0;
         for (int32_t l = 0; l < pace->n_levels; l++)
             replaced |= measured[l] && after_name(line, names[l]);
-        if (!replaced) append(after, line);
+        if (!replaced) append_line(after, line);
     }
     for (int32_t l = 0; l < pace->n_levels; l++) {
         if (!measured[l]) continue;
@@ -154,7 +151,7 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
         struct rf_pace_count total = rf_pace_total(pace, l);
         snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f %.4g", total.judged,
                  total.kept < total.judged ? total.kept : total.judged, pace->costs[l].attention);
-        append(after, line);
+        append_line(after, line);
     }
     const struct rf_span spans[] = {{first_line, sizeof first_line - 1}, {after, strlen(after)}};
     return rf_write_file(path, spans, 2, RF_NEW_CACHE, error);

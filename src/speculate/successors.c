@@ -1,21 +1,20 @@
+/* The dictionary of likely tokens (successors.h): a table of contexts in sets of WAYS entries, of
+ * which the one that was not used for the longest time gives way. */
 #include "speculate/successors.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
+#include "speculate/tuning.h"
+
 /* A context may stand in any of WAYS neighbouring entries. */
 enum { WAYS = 4, LEAST_ENTRIES = 512, MOST_ENTRIES = 16384 };
 
-/* Tokens of less probability than LIKELY are not worth asking what follows them. */
-enum { MOST_UNKNOWN = 64 };
-static const float LIKELY = 0.02f;
-
-/* Share of a newer observation in the probabilities of a context. */
-static const float NEWER = 0.6f;
+enum { MOST_UNKNOWN = 64 }; /* likely tokens with nothing known after them that are remembered */
 
 struct entry {
-    uint64_t hash; /* of the context */
+    uint64_t hash; /* hash of the context */
     uint32_t used; /* the time of the last addition or find; 0: empty */
     int32_t tokens[RF_MAX_BEST];
     float p[RF_MAX_BEST]; /* descending */
@@ -67,7 +66,7 @@ void rf_successors_clear(struct rf_successors *s)
 
 /* The entry of a context of c + 1 tokens; if there is none, the one in its neighbourhood that was
  * not used for the longest time. */
-static struct entry *find_hash(struct rf_successors *s, uint64_t hash, int32_t c)
+static struct entry *find_entry(struct rf_successors *s, uint64_t hash, int32_t c)
 {
     uint32_t set = (uint32_t)hash & s->mask & ~(uint32_t)(WAYS - 1);
     struct entry *first = &s->entries[(size_t)c * ((size_t)s->mask + 1) + set], *oldest = first;
@@ -80,22 +79,22 @@ static struct entry *find_hash(struct rf_successors *s, uint64_t hash, int32_t c
 
 /* The entry of the last c + 1 tokens before `end`. If there is none: NULL, or one that was emptied
  * for it. */
-static struct entry *find(struct rf_successors *s, const int32_t *end, int32_t c, int make)
+static struct entry *find_context(struct rf_successors *s, const int32_t *end, int32_t c, int make)
 {
     uint64_t hash = 0;
     for (int32_t i = 1; i <= c + 1; i++) {
         hash = (hash ^ (uint32_t)end[-i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }
-    struct entry *entry = find_hash(s, hash, c);
+    struct entry *entry = find_entry(s, hash, c);
     if (entry->used && entry->hash == hash) return entry;
     if (!make) return NULL;
     *entry = (struct entry){.hash = hash};
     return entry;
 }
 
-/* Adds p to what a token has, in descending order. */
-static void put(struct entry *entry, int32_t token, float p)
+/* Adds p to a token's probability; the order stays descending. */
+static void put_follower(struct entry *entry, int32_t token, float p)
 {
     int32_t at = 0;
     while (at < entry->n && entry->tokens[at] != token) at++;
@@ -123,8 +122,10 @@ static void note_unknown(struct rf_successors *s, const struct rf_best *best)
 {
     for (int32_t i = best->n - 1; i >= 0; i--) {
         int32_t token = best->top[i].token, at = 0;
-        if (expf(best->top[i].logit - best->top[0].logit) / best->mass < LIKELY) continue;
-        if (find(s, &token + 1, 0, 0)) continue;
+        if (expf(best->top[i].logit - best->top[0].logit) / best->mass <
+            rf_tuning.successors.likely)
+            continue;
+        if (find_context(s, &token + 1, 0, 0)) continue;
         while (at < s->n_unknown && s->unknown[at] != token) at++;
         if (at < s->n_unknown || s->n_unknown == MOST_UNKNOWN)
             take_unknown(s, at < s->n_unknown ? at : 0);
@@ -137,12 +138,12 @@ void rf_successors_add(struct rf_successors *s, const int32_t *end, int32_t n,
 {
     if (best->n < 1 || !(best->mass > 0.0f)) return;
     for (int32_t c = 0; c < RF_CONTEXTS && c < n; c++) {
-        struct entry *entry = find(s, end, c, 1);
-        float newer = entry->n ? NEWER : 1.0f;
+        struct entry *entry = find_context(s, end, c, 1);
+        float newer = entry->n ? rf_tuning.successors.newer : 1.0f;
         for (int32_t i = 0; i < entry->n; i++) entry->p[i] *= 1.0f - newer;
         for (int32_t i = 0; i < best->n; i++)
-            put(entry, best->top[i].token,
-                newer * expf(best->top[i].logit - best->top[0].logit) / best->mass);
+            put_follower(entry, best->top[i].token,
+                         newer * expf(best->top[i].logit - best->top[0].logit) / best->mass);
         entry->used = s->time++;
     }
     note_unknown(s, best);
@@ -154,7 +155,7 @@ int32_t rf_successors_unknown(struct rf_successors *s, int32_t max, int32_t *tok
     for (int32_t at = s->n_unknown - 1; at >= 0 && n < max; at--) {
         int32_t token = s->unknown[at];
         take_unknown(s, at);
-        if (!find(s, &token + 1, 0, 0)) tokens[n++] = token;
+        if (!find_context(s, &token + 1, 0, 0)) tokens[n++] = token;
     }
     return n;
 }
@@ -163,7 +164,7 @@ void rf_successors_find(struct rf_successors *s, const int32_t *end, int32_t n,
                         struct rf_followers found[RF_CONTEXTS])
 {
     for (int32_t c = 0; c < RF_CONTEXTS; c++) {
-        struct entry *entry = c < n ? find(s, end, c, 0) : NULL;
+        struct entry *entry = c < n ? find_context(s, end, c, 0) : NULL;
         found[c].n = entry ? entry->n : 0;
         if (!entry) continue;
         entry->used = s->time++;
@@ -222,7 +223,7 @@ void rf_successors_save(const struct rf_successors *s, void *data)
     }
 }
 
-static int is_sound(const struct saved *one, int32_t n_vocab)
+static int is_sound_entry(const struct saved *one, int32_t n_vocab)
 {
     if (one->context >= RF_CONTEXTS || one->n < 1 || one->n > RF_MAX_BEST || one->reserved)
         return 0;
@@ -240,7 +241,7 @@ int rf_successors_check(const void *data, size_t bytes, int32_t n_vocab)
     for (size_t i = 0; i < bytes; i += sizeof(struct saved)) {
         struct saved one;
         memcpy(&one, at + i, sizeof one);
-        if (!is_sound(&one, n_vocab)) return 0;
+        if (!is_sound_entry(&one, n_vocab)) return 0;
     }
     return 1;
 }
@@ -255,7 +256,7 @@ void rf_successors_load(struct rf_successors *s, const void *data, size_t bytes)
         struct saved one;
         memcpy(&one, at + i, sizeof one);
         uint32_t used = one.age < now ? now - one.age : 1;
-        struct entry *entry = find_hash(s, one.hash, (int32_t)one.context);
+        struct entry *entry = find_entry(s, one.hash, (int32_t)one.context);
         if (entry->used > used) continue; /* all of its neighbourhood is newer */
         *entry = (struct entry){.hash = one.hash, .used = used, .n = one.n};
         memcpy(entry->tokens, one.tokens, (size_t)one.n * sizeof *one.tokens);

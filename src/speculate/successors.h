@@ -1,7 +1,7 @@
-/* What a model found likely after a text's last token, and after its last two: a dictionary of the
- * candidates that passes compute beside the tokens that they are asked for. Rejected drafts feed it
- * too (the free part of SPECTRA's candidate pool, Le et al. 2025; Token Recycling, Luo et al.
- * 2024).
+/* A dictionary of the tokens that a model found likely after a text's last token, and after its
+ * last two: the candidates that passes compute beside the tokens that they are asked for. Rejected
+ * drafts feed it too (the free part of SPECTRA's candidate pool, Le et al. 2025; Token Recycling,
+ * Luo et al. 2024).
  *
  * Its size is fixed. Adding and finding take constant time and no allocation. A context that was
  * neither seen nor found lately gives up its place first. */
@@ -12,18 +12,18 @@
 #include "base/error.h"
 #include "infer/backend.h"
 
-enum { RF_CONTEXTS = 2 /* of the last token, and of the last two */ };
+enum { RF_CONTEXTS = 2 /* kinds of contexts: the last token, and the last two */ };
 
 struct rf_successors;
 
-/* What followed one context, in descending order of probability. */
+/* The tokens that followed one context, in descending order of probability. */
 struct rf_followers {
     int32_t n; /* 0: the context is not known */
     int32_t tokens[RF_MAX_BEST];
     float p[RF_MAX_BEST];
 };
 
-/* With places for at least `contexts` of each length, within limits. */
+/* Makes a dictionary with places for at least `contexts` of each length, within limits. */
 int rf_successors_new(struct rf_successors **successors, int32_t contexts,
                       const struct rf_allocator *allocator, struct rf_error *error);
 void rf_successors_free(struct rf_successors *successors);
@@ -32,7 +32,7 @@ void rf_successors_clear(struct rf_successors *successors);
 /* After the n tokens before `end`, a model found `best` likely. */
 void rf_successors_add(struct rf_successors *successors, const int32_t *end, int32_t n,
                        const struct rf_best *best);
-/* What is known after the n tokens before `end`: found[c] of the last c + 1 of them. */
+/* Finds what is known after the n tokens before `end`: found[c] after the last c + 1 of them. */
 void rf_successors_find(struct rf_successors *successors, const int32_t *end, int32_t n,
                         struct rf_followers found[RF_CONTEXTS]);
 
@@ -45,7 +45,7 @@ void rf_successors_copy(struct rf_successors *to, const struct rf_successors *fr
 
 /* ---- as bytes ---- */
 
-/* What save writes: at most RF_SUCCESSORS_MOST_BYTES. */
+/* The size of a saved dictionary, at most RF_SUCCESSORS_MOST_BYTES. */
 enum { RF_SUCCESSORS_MOST_BYTES = 4 << 20 };
 size_t rf_successors_bytes(const struct rf_successors *successors);
 void rf_successors_save(const struct rf_successors *successors, void *data);

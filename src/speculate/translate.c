@@ -1,8 +1,12 @@
+/* Translation by text (translate.h): both tokenizers spell the same bytes, so a position in bytes
+ * is a place in both token sequences. Only the end of the draft's tokens is encoded again when text
+ * is added, and a stretch between two control tokens is encoded by itself. */
 #include "speculate/translate.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
+#include "speculate/tuning.h"
 #include "text/tokens.h"
 
 /* The draft's last TAIL tokens are encoded again with what follows them, since a word may have
@@ -13,11 +17,6 @@ enum { TAIL = 8, MARGIN = 2, MAX_TAIL = 32, CONTEXT = 4 };
 /* At most so many bytes that an encoder left out are tried again together with what follows them.
  */
 enum { MAX_GAP = 64 };
-
-/* The share of drafts whose last token is right although the text may make it longer. Measured with
- * SmolLM2's vocabulary (49 thousand tokens) and Qwen2.5's (152 thousand): 0.86 in code, 0.96 in
- * prose. */
-static const float last_is_whole = 0.9f;
 
 enum { NO_BORDER = -1 };
 
@@ -41,7 +40,7 @@ struct rf_translator {
     int64_t *token_end; /* NO_BORDER: its end in the text is unknown */
     int64_t covered;    /* `tokens` holds the text before this offset */
 
-    struct rf_bytes bytes; /* what is being encoded */
+    struct rf_bytes bytes; /* text that is being encoded */
     struct rf_tokens ids;
 };
 
@@ -92,7 +91,7 @@ void rf_translator_free(struct rf_translator *t)
 
 /* A token's text at its place. At the beginning of a stretch it lacks sentencepiece's leading
  * space. */
-static struct rf_str text_of(const struct rf_tokenizer *tokenizer, int32_t token, int begins)
+static struct rf_str spelled_text(const struct rf_tokenizer *tokenizer, int32_t token, int begins)
 {
     struct rf_str text = rf_token_text(tokenizer, token, 0);
     if (begins && text.bytes && text.data[0] == ' ' && rf_tokenizer_strips_first_space(tokenizer))
@@ -111,7 +110,7 @@ static int32_t stretch_of(const struct rf_translator *t, int32_t n)
 }
 
 /* Copies the text from offset `from`, which is in the last stretch, to its end into t->bytes. */
-static int gather(struct rf_translator *t, int64_t from, struct rf_error *error)
+static int gather_text(struct rf_translator *t, int64_t from, struct rf_error *error)
 {
     int32_t first = stretch_of(t, t->n_text), low = first, high = t->n_text;
     while (low < high) { /* the first token that ends behind `from` */
@@ -124,7 +123,7 @@ static int gather(struct rf_translator *t, int64_t from, struct rf_error *error)
     t->bytes.count = 0;
     int code = 0;
     for (int32_t i = low; i < t->n_text && !code; i++) {
-        struct rf_str text = text_of(t->target, t->text[i], i == first);
+        struct rf_str text = spelled_text(t->target, t->text[i], i == first);
         size_t skipped = i == low ? (size_t)(from - text_end(t, i)) : 0;
         code = rf_bytes_append(t->allocator, &t->bytes, text.data + skipped, text.bytes - skipped,
                                error);
@@ -148,8 +147,8 @@ static size_t unfinished(const char *text, size_t n)
     return 0;
 }
 
-static int encode(const struct rf_tokenizer *tokenizer, const char *text, size_t n, int begins,
-                  struct rf_translator *t, struct rf_error *error)
+static int encode_bytes(const struct rf_tokenizer *tokenizer, const char *text, size_t n,
+                        int begins, struct rf_translator *t, struct rf_error *error)
 {
     struct rf_segment segment = {text, n, 0};
     t->ids.count = 0;
@@ -159,7 +158,7 @@ static int encode(const struct rf_tokenizer *tokenizer, const char *text, size_t
 
 /* ---- reading ---- */
 
-static int push(struct rf_translator *t, int32_t token, int64_t end, struct rf_error *error)
+static int push_token(struct rf_translator *t, int32_t token, int64_t end, struct rf_error *error)
 {
     if (t->n_tokens == t->token_cap)
         return rf_fail(error, RF_ERR_CONTEXT, "the text has more than %d tokens of the draft model",
@@ -180,7 +179,7 @@ static void find_borders(struct rf_translator *t, int32_t first, int64_t from, s
     int32_t low = first, high = t->n_tokens;
     for (; low < high; low++) {
         int leads = begins && low == first;
-        struct rf_str piece = text_of(t->draft, t->tokens[low], leads);
+        struct rf_str piece = spelled_text(t->draft, t->tokens[low], leads);
         if ((!leads && piece.bytes == 0) || piece.bytes > bytes - at ||
             memcmp(text + at, piece.data, piece.bytes) != 0)
             break;
@@ -189,7 +188,7 @@ static void find_borders(struct rf_translator *t, int32_t first, int64_t from, s
     }
     if (low == high) return;
     for (; high > low + 1; high--) {
-        struct rf_str piece = text_of(t->draft, t->tokens[high - 1], 0);
+        struct rf_str piece = spelled_text(t->draft, t->tokens[high - 1], 0);
         if (piece.bytes == 0 || piece.bytes > end - at ||
             memcmp(text + end - piece.bytes, piece.data, piece.bytes) != 0)
             break;
@@ -277,15 +276,15 @@ static int encode_tail(struct rf_translator *t, int ended, struct rf_error *erro
     if (from < stretch_begin) from = stretch_begin;
     if (old.n == 0 && from < t->covered) from = t->covered;
     int begins = begins_stretch(t, from, stretch_begin);
-    int code = gather(t, from, error);
+    int code = gather_text(t, from, error);
     if (code) return code;
     size_t bytes = t->bytes.count;
     if (!ended) bytes -= unfinished(t->bytes.data, bytes);
     t->covered = from + (int64_t)bytes;
     if (bytes == 0) return 0;
-    code = encode(t->draft, t->bytes.data, bytes, begins, t, error);
+    code = encode_bytes(t->draft, t->bytes.data, bytes, begins, t, error);
     for (size_t i = 0; i < t->ids.count && !code; i++)
-        code = push(t, t->ids.ids[i], NO_BORDER, error);
+        code = push_token(t, t->ids.ids[i], NO_BORDER, error);
     if (code) return code;
     find_borders(t, first, from, bytes, begins);
     return begins || from == stretch_begin ? 0 : splice(t, &old, first, error);
@@ -303,14 +302,15 @@ static int add_control(struct rf_translator *t, int32_t token, struct rf_error *
     int32_t mapped = rf_control_map_find(&t->to_draft, token);
     int has_bos = t->n_tokens == 1 && t->token_end[0] == 0 && t->n_text == 1;
     int again = has_bos && (t->tokens[0] == mapped || token == rf_tokenizer_bos(t->target));
-    return mapped < 0 || again ? 0 : push(t, mapped, end, error);
+    return mapped < 0 || again ? 0 : push_token(t, mapped, end, error);
 }
 
-static void add_text(struct rf_translator *t, int32_t token)
+static void add_target_text(struct rf_translator *t, int32_t token)
 {
     int32_t stretch = stretch_of(t, t->n_text);
     int64_t begin = text_end(t, t->n_text);
-    t->text_end[t->n_text] = begin + (int64_t)text_of(t->target, token, t->n_text == stretch).bytes;
+    t->text_end[t->n_text] =
+        begin + (int64_t)spelled_text(t->target, token, t->n_text == stretch).bytes;
     t->stretch[t->n_text++] = stretch;
 }
 
@@ -340,12 +340,12 @@ static int read_on(struct rf_translator *t, const int32_t *text, int32_t n, stru
 {
     int code = 0;
     if (t->n_tokens == 0 && rf_tokenizer_adds_bos(t->draft))
-        code = push(t, rf_tokenizer_bos(t->draft), 0, error);
+        code = push_token(t, rf_tokenizer_bos(t->draft), 0, error);
     for (int32_t i = t->n_text; i < n && !code; i++) {
         if (rf_token_is_control(t->target, text[i]))
             code = add_control(t, text[i], error);
         else
-            add_text(t, text[i]);
+            add_target_text(t, text[i]);
     }
     return code ? code : encode_tail(t, 0, error);
 }
@@ -371,14 +371,14 @@ int32_t rf_translator_read(struct rf_translator *t, const int32_t *text, int32_t
 
 /* ---- writing ---- */
 
-/* What the draft wrote, as bytes after those that were held back. */
+/* The draft's writing as bytes, behind the bytes that were held back. */
 struct writing {
     const struct rf_choice *written;
     int32_t n;        /* tokens of text */
-    int32_t control;  /* of the target, after the text; -1: none */
+    int32_t control;  /* token of the target after the text; -1: none */
     int ended;        /* a control token ended it, known to the target or not */
     size_t context;   /* bytes of the target's text in t->bytes before it */
-    size_t end;       /* of the text in t->bytes */
+    size_t end;       /* end of the text in t->bytes */
     int begins;       /* the bytes begin a stretch of the target's */
     int draft_begins; /* and what was written, one of the draft's */
 };
@@ -391,7 +391,7 @@ static int append_written(struct rf_translator *t, struct writing *w, int32_t n,
     w->context = begin;
     for (; w->n < n; w->n++) {
         int32_t token = w->written[w->n].token;
-        struct rf_str text = text_of(t->draft, token, w->draft_begins && w->n == 0);
+        struct rf_str text = spelled_text(t->draft, token, w->draft_begins && w->n == 0);
         if (rf_token_is_control(t->draft, token)) {
             w->control = rf_control_map_find(&t->to_target, token);
             w->ended = 1;
@@ -415,7 +415,7 @@ static int64_t skip_context(const struct rf_translator *t, const struct writing 
 {
     size_t at = 0, i = 0;
     for (; i < t->ids.count && at < w->context; i++) {
-        struct rf_str text = text_of(t->target, t->ids.ids[i], w->begins && i == 0);
+        struct rf_str text = spelled_text(t->target, t->ids.ids[i], w->begins && i == 0);
         if (text.bytes > w->context - at || memcmp(t->bytes.data + at, text.data, text.bytes) != 0)
             return -1;
         at += text.bytes;
@@ -436,7 +436,7 @@ static float confidence(const struct rf_translator *t, const struct writing *w, 
             product *= w->written[i].confidence;
             begun = 1;
         }
-        at += text_of(t->draft, w->written[i].token, w->draft_begins && i == 0).bytes;
+        at += spelled_text(t->draft, w->written[i].token, w->draft_begins && i == 0).bytes;
     }
     return begun ? product : inside;
 }
@@ -449,7 +449,7 @@ static int32_t take_tokens(const struct rf_translator *t, const struct writing *
     int32_t made = 0;
     for (size_t i = first; i < t->ids.count && made < max; i++) {
         int leads = w->begins && i == 0;
-        struct rf_str text = text_of(t->target, t->ids.ids[i], leads);
+        struct rf_str text = spelled_text(t->target, t->ids.ids[i], leads);
         if ((!leads && text.bytes == 0) || text.bytes > w->end - at ||
             memcmp(t->bytes.data + at, text.data, text.bytes) != 0)
             return made;
@@ -458,7 +458,8 @@ static int32_t take_tokens(const struct rf_translator *t, const struct writing *
         size_t from = at == w->context ? 0 : at - w->context + held;
         at += text.bytes;
         float sure = confidence(t, w, from, at - w->context + held);
-        out[made++] = (struct rf_choice){t->ids.ids[i], open_ended ? sure * last_is_whole : sure};
+        out[made++] = (struct rf_choice){t->ids.ids[i],
+                                         open_ended ? sure * rf_tuning.rounds.last_is_whole : sure};
     }
     if (at == w->end && w->control >= 0 && made < max)
         out[made++] = (struct rf_choice){w->control, w->written[w->n].confidence};
@@ -473,19 +474,19 @@ int32_t rf_translator_write(struct rf_translator *t, const struct rf_choice *wri
     if (first < stretch) first = stretch;
     struct writing w = {.written = written, .control = -1, .begins = first == stretch};
     w.draft_begins = begins_stretch(t, t->covered, text_end(t, stretch));
-    int code = gather(t, text_end(t, first), error);
+    int code = gather_text(t, text_end(t, first), error);
     if (t->n_text > stretch && t->bytes.count == 0)
         w.begins = 0; /* tokens without text come first */
     if (!code) code = append_written(t, &w, n, error);
     if (code <= 0) return code;
     int64_t skipped = -1;
-    code = encode(t->target, t->bytes.data, w.end, w.begins, t, error);
+    code = encode_bytes(t->target, t->bytes.data, w.end, w.begins, t, error);
     if (!code) skipped = skip_context(t, &w);
     if (!code && skipped < 0) {
         /* The text's end is inside a token here, but not in what the target has read. */
         w.begins = 0;
         skipped = 0;
-        code = encode(t->target, t->bytes.data + w.context, w.end - w.context, 0, t, error);
+        code = encode_bytes(t->target, t->bytes.data + w.context, w.end - w.context, 0, t, error);
     }
     return code ? code : take_tokens(t, &w, (size_t)skipped, whole, max, out);
 }

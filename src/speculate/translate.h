@@ -15,8 +15,8 @@
 
 struct rf_translator;
 
-/* For texts of up to n_text tokens of the target and n_tokens of the draft. The tokenizers must
- * outlive it. */
+/* Makes a translator for texts of up to n_text tokens of the target and n_tokens of the draft. The
+ * tokenizers must outlive it. */
 int rf_translator_new(struct rf_translator **translator, const struct rf_tokenizer *target,
                       const struct rf_tokenizer *draft, int32_t n_text, int32_t n_tokens,
                       const struct rf_allocator *allocator, struct rf_error *error);

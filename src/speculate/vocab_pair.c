@@ -1,3 +1,5 @@
+/* Comparing vocabularies token by token (vocab_pair.h). Called when a draft model is opened, and
+ * when its levels are. */
 #include "speculate/vocab_pair.h"
 
 #include <string.h>
@@ -49,9 +51,21 @@ int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, in
     return alike > 0 && alone <= alike / 16;
 }
 
+uint64_t rf_vocab_fingerprint(const struct rf_tokenizer *tokenizer)
+{
+    uint64_t sum = 0xcbf29ce484222325u; /* FNV-1a */
+    for (int32_t t = 0; t < rf_tokenizer_n_tokens(tokenizer); t++) {
+        struct rf_str text = rf_token_text(tokenizer, t, 1);
+        for (size_t i = 0; i < text.bytes; i++)
+            sum = (sum ^ (unsigned char)text.data[i]) * 0x100000001b3u;
+        sum = (sum ^ 256) * 0x100000001b3u;
+    }
+    return sum;
+}
+
 /* The ids of a vocabulary's control tokens by their names. */
 struct names {
-    struct rf_str *texts; /* of all tokens */
+    struct rf_str *texts; /* texts of all tokens */
     struct rf_strmap map;
 };
 

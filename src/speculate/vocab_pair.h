@@ -12,6 +12,9 @@
  * millisecond for 150 000. */
 int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, int32_t *n_shared);
 
+/* Tells vocabularies apart: a checksum of the bytes of all tokens. */
+uint64_t rf_vocab_fingerprint(const struct rf_tokenizer *tokenizer);
+
 /* A map from the control tokens of one vocabulary to those of another. */
 struct rf_control_map {
     int32_t *to; /* [n]: of each token of the one; -1: no token corresponds */

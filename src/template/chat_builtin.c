@@ -1,5 +1,5 @@
-/* Templates for files that have none, or a wrong one. They render what the templates of the models'
- * makers render for conversations without tools. */
+/* Templates for files that have none, or a wrong one. For conversations without tools they render
+ * the same text as the templates of the models' makers. chat_template.c lists them by name. */
 #include "template/chat_template.h"
 
 #define CHATML_MESSAGES(default_system)                                                \

@@ -1,3 +1,6 @@
+/* Renders a conversation by its template and cuts the text into segments by origin: the template's
+ * own text may hold special tokens, contents never. A system message that the template leaves out
+ * is an error. Sessions of the API call it for every chat. */
 #include "template/chat_template.h"
 
 #include <stdio.h>
@@ -19,7 +22,7 @@ struct names {
     char text[256];
 };
 
-/* For an error sentence. */
+/* The list stands in error sentences. */
 static struct names list_names(void)
 {
     struct names list;
@@ -31,7 +34,7 @@ static struct names list_names(void)
     return list;
 }
 
-static int choose(struct rf_chat_template *chat, const char *name, struct rf_error *error)
+static int choose_builtin(struct rf_chat_template *chat, const char *name, struct rf_error *error)
 {
     const struct rf_chat_builtin *one;
     for (size_t i = 0; (one = rf_chat_builtin_at(i)) != NULL; i++)
@@ -44,8 +47,8 @@ static int choose(struct rf_chat_template *chat, const char *name, struct rf_err
                             error);
 }
 
-static int compile(struct rf_chat_template *chat, const char *source, size_t n,
-                   struct rf_error *error)
+static int compile_own(struct rf_chat_template *chat, const char *source, size_t n,
+                       struct rf_error *error)
 {
     struct rf_error why;
     int code = rf_jinja_compile(&chat->compiled, source, n, chat->allocator, &why);
@@ -55,14 +58,15 @@ static int compile(struct rf_chat_template *chat, const char *source, size_t n,
     return rf_fail(error, code, "%s; chat_template may be %s", why.text, list_names().text);
 }
 
-static int make(struct rf_chat_template *chat, const char *source, size_t source_bytes,
-                const char *name, const char *bos, const char *eos, struct rf_error *error)
+static int build_template(struct rf_chat_template *chat, const char *source, size_t source_bytes,
+                          const char *name, const char *bos, const char *eos,
+                          struct rf_error *error)
 {
     int code;
     if (name)
-        code = choose(chat, name, error);
+        code = choose_builtin(chat, name, error);
     else if (source && source_bytes)
-        code = compile(chat, source, source_bytes, error);
+        code = compile_own(chat, source, source_bytes, error);
     else
         code =
             rf_fail(error, RF_ERR_UNSUPPORTED,
@@ -81,7 +85,7 @@ int rf_chat_template_new(struct rf_chat_template **out, const char *source, size
     struct rf_chat_template *chat = rf_calloc(allocator, 1, sizeof *chat, "chat template", error);
     if (!chat) return RF_ERR_MEMORY;
     chat->allocator = allocator;
-    int code = make(chat, source, source_bytes, name, bos, eos, error);
+    int code = build_template(chat, source, source_bytes, name, bos, eos, error);
     if (code)
         rf_chat_template_free(chat);
     else
@@ -219,9 +223,9 @@ static int check_system(const struct rendering *r, struct rf_jinja_value text)
     return 0;
 }
 
-static int begin(struct rendering *r, const struct rf_chat_template *chat,
-                 int add_generation_prompt, const struct rf_allocator *allocator,
-                 struct rf_rendered *rendered, struct rf_error *error)
+static int begin_rendering(struct rendering *r, const struct rf_chat_template *chat,
+                           int add_generation_prompt, const struct rf_allocator *allocator,
+                           struct rf_rendered *rendered, struct rf_error *error)
 {
     *rendered = (struct rf_rendered){0};
     *r = (struct rendering){.error = error};
@@ -238,8 +242,8 @@ static int begin(struct rendering *r, const struct rf_chat_template *chat,
 }
 
 /* Renders, unless `code` is a failure already. */
-static int finish(struct rendering *r, int code, const struct rf_allocator *allocator,
-                  struct rf_rendered *rendered)
+static int finish_rendering(struct rendering *r, int code, const struct rf_allocator *allocator,
+                            struct rf_rendered *rendered)
 {
     struct rf_jinja_value text;
     if (!code && r->n_messages == 0)
@@ -263,10 +267,10 @@ int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_mes
                    struct rf_error *error)
 {
     struct rendering r;
-    int code = begin(&r, chat, add_generation_prompt, allocator, rendered, error);
+    int code = begin_rendering(&r, chat, add_generation_prompt, allocator, rendered, error);
     if (code) return code;
     for (size_t i = 0; i < n_messages && !code; i++) code = add_message(&r, &messages[i]);
-    return finish(&r, code, allocator, rendered);
+    return finish_rendering(&r, code, allocator, rendered);
 }
 
 int rf_chat_render_json(const struct rf_chat_template *chat, const struct rf_json *conversation,
@@ -276,14 +280,14 @@ int rf_chat_render_json(const struct rf_chat_template *chat, const struct rf_jso
     struct rendering r;
     struct rf_str key;
     const struct rf_json *member, *messages = rf_json_get(conversation, "messages");
-    int code = begin(&r, chat, add_generation_prompt, allocator, rendered, error);
+    int code = begin_rendering(&r, chat, add_generation_prompt, allocator, rendered, error);
     if (code) return code;
     for (size_t i = 0; i < rf_json_count(messages) && !code; i++)
         code = add_json_message(&r, rf_json_at(messages, i));
     for (void *i = NULL; rf_json_next(conversation, &i, &key, &member);)
         if (!rf_str_is(key, "messages"))
             rf_jinja_set(r.run, key.data, rf_jinja_from_json(r.run, member, FROM_CONTENT));
-    return finish(&r, code, allocator, rendered);
+    return finish_rendering(&r, code, allocator, rendered);
 }
 
 void rf_rendered_free(const struct rf_allocator *allocator, struct rf_rendered *rendered)

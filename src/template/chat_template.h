@@ -18,7 +18,7 @@ struct rf_chat_message {
 /* A compiled template. Immutable. */
 struct rf_chat_template;
 
-/* From the file's Jinja source, or a built-in one ("chatml", "llama3", ...) when `name` is not
+/* Compiles the file's Jinja source, or a built-in one ("chatml", "llama3", ...) when `name` is not
  * NULL. A source that does not compile, or an unknown name, is an error that lists the names. bos
  * and eos are the texts of those tokens, "" if there are none. */
 int rf_chat_template_new(struct rf_chat_template **chat, const char *source, size_t source_bytes,
@@ -42,7 +42,7 @@ const struct rf_chat_builtin *rf_chat_builtin_at(size_t index);
  * message without a word. `rendered` owns the texts. */
 struct rf_rendered {
     struct rf_bytes text;
-    struct rf_segment *segments; /* their text points into text.data */
+    struct rf_segment *segments; /* segments point into text.data */
     size_t n_segments, cap_segments;
 };
 int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,

@@ -44,17 +44,17 @@ enum rf_jinja_type {
 
 struct rf_jinja_value {
     uint8_t type;
-    uint8_t origin; /* of all bytes of a string whose `origins` is NULL */
+    uint8_t origin; /* string without `origins`: the origin of all its bytes */
     union {
-        int64_t integer; /* also of a bool */
+        int64_t integer; /* integer or bool */
         double real;
         const char *data; /* UTF-8, with stray bytes where the caller's text has them */
         struct rf_jinja_list *list;
-        struct rf_jinja_dict *dict; /* of a namespace, too */
+        struct rf_jinja_dict *dict; /* dict or namespace */
         struct rf_jinja_loop *loop;
         const struct rf_jinja_callable *callable;
     } u;
-    size_t bytes;           /* of a string */
+    size_t bytes;           /* string: its length */
     const uint8_t *origins; /* one for each byte, or NULL */
 };
 

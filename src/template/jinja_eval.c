@@ -1,6 +1,6 @@
-/* Walks the tree. A failure is kept in the run; after it, evaluation goes on with undefined values
- * for as long as it takes to return. */
-#include <math.h>
+/* Walks the tree of nodes that jinja_parse.c made; jinja.c calls it once for each rendering. A
+ * failure is kept in the run; after it, evaluation goes on with undefined values until it returns.
+ */
 #include <string.h>
 
 #include "template/jinja_parts.h"
@@ -8,7 +8,7 @@
 static value eval(struct rf_jinja_run *run, const struct node *node);
 static void exec_list(struct rf_jinja_run *run, const struct node *node);
 
-static int enter(struct rf_jinja_run *run)
+static int run_enter(struct rf_jinja_run *run)
 {
     if (run->depth >= RF_JINJA_MAX_DEPTH)
         rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "it is nested too deeply");
@@ -32,20 +32,7 @@ static value name_value(struct rf_str name)
     return rf_jinja_string(name, 0);
 }
 
-static value callable_value(struct rf_jinja_run *run, struct rf_jinja_callable callable)
-{
-    struct rf_jinja_callable *kept = rf_jinja_take(run, 1, sizeof *kept);
-    if (!kept) return (value){0};
-    *kept = callable;
-    return (value){.type = RF_JINJA_CALLABLE, .u.callable = kept};
-}
-
-value rf_jinja_function(struct rf_jinja_run *run, const struct builtin *builtin, value self)
-{
-    return callable_value(run, (struct rf_jinja_callable){.builtin = builtin, .self = self});
-}
-
-static value find_name(struct rf_jinja_run *run, struct rf_str name)
+static value look_up_name(struct rf_jinja_run *run, struct rf_str name)
 {
     for (const struct scope *scope = run->scope; scope; scope = scope->parent) {
         if (rf_jinja_steps(run, scope->names.n / 32)) break;
@@ -155,7 +142,8 @@ static void run_loop(struct rf_jinja_run *run, const struct node *node, value it
 
 static value macro_value(struct rf_jinja_run *run, const struct node *node)
 {
-    return callable_value(run, (struct rf_jinja_callable){.macro = node, .scope = run->scope});
+    return rf_jinja_callable_value(run,
+                                   (struct rf_jinja_callable){.macro = node, .scope = run->scope});
 }
 
 static void exec_with(struct rf_jinja_run *run, const struct node *node)
@@ -170,7 +158,7 @@ static void exec_with(struct rf_jinja_run *run, const struct node *node)
 
 static value eval_call(struct rf_jinja_run *run, const struct node *node, value caller);
 
-static void exec(struct rf_jinja_run *run, const struct node *node)
+void rf_jinja_exec(struct rf_jinja_run *run, const struct node *node)
 {
     struct scope *outside = run->scope;
     run->line = node->line;
@@ -202,31 +190,16 @@ static void exec(struct rf_jinja_run *run, const struct node *node)
 
 static void exec_list(struct rf_jinja_run *run, const struct node *node)
 {
-    if (!enter(run)) return;
-    for (; node && !run->flow && !rf_jinja_steps(run, 1); node = node->next) exec(run, node);
+    if (!run_enter(run)) return;
+    for (; node && !run->flow && !rf_jinja_steps(run, 1); node = node->next)
+        rf_jinja_exec(run, node);
     run->depth--;
 }
 
 /* ---- calls ---- */
 
-/* NULL: not given. */
-static const value *given(const struct arguments *arguments, size_t place, struct rf_str name)
-{
-    if (place < arguments->n) return &arguments->positional[place];
-    for (size_t i = 0; i < arguments->n_named; i++)
-        if (rf_str_same(arguments->names[i], name)) return &arguments->named[i];
-    return NULL;
-}
-
-value rf_jinja_argument(const struct arguments *arguments, size_t place, const char *name,
-                        value otherwise)
-{
-    const value *found = given(arguments, place, rf_str_of(name));
-    return found ? *found : otherwise;
-}
-
-static void add_named(struct rf_jinja_run *run, struct arguments *arguments, size_t cap,
-                      struct rf_str name, value v)
+static void add_named_argument(struct rf_jinja_run *run, struct arguments *arguments, size_t cap,
+                               struct rf_str name, value v)
 {
     if (!arguments->names) {
         arguments->names = rf_jinja_take(run, cap, sizeof *arguments->names);
@@ -237,7 +210,7 @@ static void add_named(struct rf_jinja_run *run, struct arguments *arguments, siz
     arguments->named[arguments->n_named++] = v;
 }
 
-/* How many arguments a list makes, with the starred ones spread out. */
+/* Arguments that a list makes, with the starred ones spread out. */
 static size_t count_arguments(const struct node *list, const value *values)
 {
     size_t n = 0;
@@ -270,13 +243,13 @@ static void eval_arguments(struct rf_jinja_run *run, const struct node *list,
         value v = values[i];
         if (one->op == 2)
             for (size_t k = 0; k < v.u.dict->n; k++)
-                add_named(run, arguments, cap, rf_jinja_bytes(v.u.dict->keys[k]),
-                          v.u.dict->values[k]);
+                add_named_argument(run, arguments, cap, rf_jinja_bytes(v.u.dict->keys[k]),
+                                   v.u.dict->values[k]);
         else if (one->op == 1)
             for (size_t k = 0; k < v.u.list->n; k++)
                 arguments->positional[arguments->n++] = v.u.list->items[k];
         else if (one->text.data)
-            add_named(run, arguments, cap, one->text, v);
+            add_named_argument(run, arguments, cap, one->text, v);
         else
             arguments->positional[arguments->n++] = v;
     }
@@ -308,7 +281,7 @@ static value call_macro(struct rf_jinja_run *run, const struct rf_jinja_callable
     size_t place = 0;
     run->scope = scope;
     for (const struct node *one = callable->macro->children; one && !run->code; one = one->next) {
-        const value *found = given(arguments, place++, one->text);
+        const value *found = rf_jinja_given(arguments, place++, one->text);
         value v = found ? *found : one->a ? eval(run, one->a) : rf_jinja_undefined(one->text);
         rf_jinja_insert(run, &scope->names, name_value(one->text), v);
     }
@@ -336,11 +309,11 @@ static value call_loop(struct rf_jinja_run *run, const struct rf_jinja_loop *loo
     return rf_jinja_written(run, &out);
 }
 
-value rf_jinja_call(struct rf_jinja_run *run, value callee, const struct arguments *arguments)
+static value call_value(struct rf_jinja_run *run, value callee, const struct arguments *arguments)
 {
     uint32_t line = run->line;
     value result = {0};
-    if (!enter(run)) return result;
+    if (!run_enter(run)) return result;
     if (callee.type == RF_JINJA_LOOP)
         result = call_loop(run, callee.u.loop, arguments);
     else if (callee.type != RF_JINJA_CALLABLE)
@@ -373,73 +346,14 @@ static value eval_call(struct rf_jinja_run *run, const struct node *node, value 
         arguments.names = names;
         arguments.named = named;
     }
-    return run->code ? (value){0} : rf_jinja_call(run, callee, &arguments);
+    return run->code ? (value){0} : call_value(run, callee, &arguments);
 }
 
-/* ---- attributes and items ---- */
-
-static value loop_attribute(struct rf_jinja_run *run, const struct rf_jinja_loop *loop, value self,
-                            struct rf_str name)
-{
-    int64_t index = (int64_t)loop->index, n = (int64_t)loop->items->n;
-    const struct {
-        const char *name;
-        value v;
-    } known[] = {
-        {"index", rf_jinja_integer(index + 1)},    {"index0", rf_jinja_integer(index)},
-        {"revindex", rf_jinja_integer(n - index)}, {"revindex0", rf_jinja_integer(n - index - 1)},
-        {"first", rf_jinja_bool(index == 0)},      {"last", rf_jinja_bool(index == n - 1)},
-        {"length", rf_jinja_integer(n)},           {"depth", rf_jinja_integer(loop->depth + 1)},
-        {"depth0", rf_jinja_integer(loop->depth)}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (rf_str_is(name, known[i].name)) return known[i].v;
-    if (rf_str_is(name, "previtem") && index > 0) return loop->items->items[index - 1];
-    if (rf_str_is(name, "nextitem") && index + 1 < n) return loop->items->items[index + 1];
-    const struct builtin *method = rf_jinja_method(self, name);
-    return method ? rf_jinja_function(run, method, self) : rf_jinja_undefined(name);
-}
-
-static value sequence_item(struct rf_jinja_run *run, value object, int64_t index)
-{
-    if (object.type == RF_JINJA_STRING) {
-        struct rf_str text = rf_jinja_bytes(object);
-        if (index < 0) index += rf_jinja_length(run, object);
-        size_t at = 0;
-        rf_jinja_steps(run, text.bytes / 256);
-        for (; index > 0 && at < text.bytes; index--) at += rf_jinja_char(text, at);
-        if (index == 0 && at < text.bytes)
-            return rf_jinja_cut(object, at, at + rf_jinja_char(text, at));
-    } else {
-        int64_t n = (int64_t)object.u.list->n;
-        if (index < 0) index += n;
-        if (index >= 0 && index < n) return object.u.list->items[index];
-    }
-    return rf_jinja_undefined(rf_str_of("an item beyond the end"));
-}
-
-/* object.name and object[name]: methods come first after a dot, items in brackets. */
-value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first)
-{
-    struct rf_str text = rf_jinja_bytes(name);
-    const struct builtin *method =
-        name.type == RF_JINJA_STRING ? rf_jinja_method(object, text) : NULL;
-    const value *member = NULL;
-    int64_t index;
-    if (object.type == RF_JINJA_UNDEFINED) return rf_jinja_mistyped(run, "look into", object);
-    if (object.type == RF_JINJA_LOOP) return loop_attribute(run, object.u.loop, object, text);
-    if (method && dot_first) return rf_jinja_function(run, method, object);
-    if (object.type == RF_JINJA_DICT || object.type == RF_JINJA_NAMESPACE)
-        member = rf_jinja_find(run, object.u.dict, name);
-    else if ((rf_jinja_is_sequence(object) || object.type == RF_JINJA_STRING) &&
-             rf_jinja_as_integer(name, &index))
-        return sequence_item(run, object, index);
-    if (member) return *member;
-    return method ? rf_jinja_function(run, method, object) : rf_jinja_undefined(text);
-}
+/* ---- slices ---- */
 
 /* A bound of a slice; `otherwise` for None. Negative ones count from the end. */
-static int64_t bound(struct rf_jinja_run *run, const struct node *node, int64_t n, int64_t lowest,
-                     int64_t highest, int64_t otherwise)
+static int64_t slice_bound(struct rf_jinja_run *run, const struct node *node, int64_t n,
+                           int64_t lowest, int64_t highest, int64_t otherwise)
 {
     int64_t index;
     value v = node ? eval(run, node) : rf_jinja_none();
@@ -474,8 +388,8 @@ static value eval_slice(struct rf_jinja_run *run, const struct node *node)
         return rf_jinja_mistyped(run, "slice by", step);
     int64_t n = rf_jinja_length(run, object), lowest = by < 0 ? -1 : 0,
             highest = by < 0 ? n - 1 : n;
-    int64_t from = bound(run, node->b, n, lowest, highest, by < 0 ? n - 1 : 0);
-    int64_t to = bound(run, node->c, n, lowest, highest, by < 0 ? -1 : n);
+    int64_t from = slice_bound(run, node->b, n, lowest, highest, by < 0 ? n - 1 : 0);
+    int64_t to = slice_bound(run, node->c, n, lowest, highest, by < 0 ? -1 : n);
     if (object.type == RF_JINJA_STRING && by == 1) return slice_string(run, object, from, to);
     struct rf_jinja_list *items = rf_jinja_iterate(run, object);
     value list = object.type == RF_JINJA_TUPLE ? rf_jinja_tuple(run) : rf_jinja_list(run);
@@ -487,135 +401,14 @@ static value eval_slice(struct rf_jinja_run *run, const struct node *node)
     return object.type == RF_JINJA_STRING ? rf_jinja_join(run, rf_jinja_text(""), list) : list;
 }
 
-/* ---- operators ---- */
-
-static value add_lists(struct rf_jinja_run *run, value a, value b)
-{
-    value sum = a.type == RF_JINJA_TUPLE ? rf_jinja_tuple(run) : rf_jinja_list(run);
-    rf_jinja_steps(run, a.u.list->n + b.u.list->n);
-    for (size_t i = 0; i < a.u.list->n; i++) rf_jinja_add(run, sum, a.u.list->items[i]);
-    for (size_t i = 0; i < b.u.list->n; i++) rf_jinja_add(run, sum, b.u.list->items[i]);
-    return sum;
-}
-
-static value repeat(struct rf_jinja_run *run, value v, int64_t times)
-{
-    struct output out = {0};
-    value list = rf_jinja_list(run);
-    for (int64_t i = 0; i < times && !rf_jinja_steps(run, 1); i++) {
-        if (v.type == RF_JINJA_STRING)
-            rf_jinja_write(run, &out, v);
-        else
-            list = add_lists(run, list, v);
-    }
-    return v.type == RF_JINJA_STRING ? rf_jinja_written(run, &out) : list;
-}
-
-static value power(struct rf_jinja_run *run, int64_t base, int64_t exponent)
-{
-    int64_t result = 1;
-    if (exponent < 0) return rf_jinja_real(pow((double)base, (double)exponent));
-    if (base >= -1 && base <= 1) exponent = exponent % 2 + (exponent > 0 ? 2 : 0);
-    for (; exponent > 0; exponent--)
-        if (__builtin_mul_overflow(result, base, &result))
-            return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a number is out of range");
-    return rf_jinja_integer(result);
-}
-
-/* Floors, as Python does. */
-static value divide(struct rf_jinja_run *run, enum binary_op op, int64_t a, int64_t b)
-{
-    if (b == 0) return rf_jinja_fail(run, RF_ERR_ARGUMENT, "it divides by zero");
-    if (op == OP_DIVIDE) return rf_jinja_real((double)a / (double)b);
-    if (b == -1 && a == INT64_MIN)
-        return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a number is out of range");
-    int64_t quotient = a / b, rest = a % b;
-    if (rest && (rest < 0) != (b < 0)) quotient--, rest += b;
-    return rf_jinja_integer(op == OP_FLOOR ? quotient : rest);
-}
-
-static value compute_integers(struct rf_jinja_run *run, enum binary_op op, int64_t a, int64_t b)
-{
-    int64_t result = 0;
-    int wrapped = 0;
-    switch (op) {
-    case OP_ADD: wrapped = __builtin_add_overflow(a, b, &result); break;
-    case OP_SUBTRACT: wrapped = __builtin_sub_overflow(a, b, &result); break;
-    case OP_MULTIPLY: wrapped = __builtin_mul_overflow(a, b, &result); break;
-    case OP_POWER: return power(run, a, b);
-    default: return divide(run, op, a, b);
-    }
-    if (wrapped) return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a number is out of range");
-    return rf_jinja_integer(result);
-}
-
-static value compute_reals(struct rf_jinja_run *run, enum binary_op op, double a, double b)
-{
-    if (b == 0 && (op == OP_DIVIDE || op == OP_FLOOR || op == OP_MODULO))
-        return rf_jinja_fail(run, RF_ERR_ARGUMENT, "it divides by zero");
-    switch (op) {
-    case OP_ADD: return rf_jinja_real(a + b);
-    case OP_SUBTRACT: return rf_jinja_real(a - b);
-    case OP_MULTIPLY: return rf_jinja_real(a * b);
-    case OP_DIVIDE: return rf_jinja_real(a / b);
-    case OP_FLOOR: return rf_jinja_real(floor(a / b));
-    case OP_MODULO: return rf_jinja_real(a - b * floor(a / b));
-    default: return rf_jinja_real(pow(a, b));
-    }
-}
-
-static value compute(struct rf_jinja_run *run, enum binary_op op, value a, value b)
-{
-    static const char *const whats[] = {"add",    "subtract", "multiply", "divide",
-                                        "divide", "divide",   "raise"};
-    int64_t i, j;
-    double x, y;
-    int integer_a = rf_jinja_as_integer(a, &i), integer_b = rf_jinja_as_integer(b, &j);
-    if (integer_a && integer_b) return compute_integers(run, op, i, j);
-    if (rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return compute_reals(run, op, x, y);
-    if (op == OP_ADD && a.type == RF_JINJA_STRING && b.type == RF_JINJA_STRING) {
-        struct output out = {0};
-        rf_jinja_write(run, &out, a);
-        rf_jinja_write(run, &out, b);
-        return rf_jinja_written(run, &out);
-    }
-    if (op == OP_ADD && rf_jinja_is_sequence(a) && a.type == b.type) return add_lists(run, a, b);
-    if (op == OP_MULTIPLY && integer_b && (a.type == RF_JINJA_STRING || rf_jinja_is_sequence(a)))
-        return repeat(run, a, j);
-    if (op == OP_MULTIPLY && integer_a && (b.type == RF_JINJA_STRING || rf_jinja_is_sequence(b)))
-        return repeat(run, b, i);
-    if (op == OP_MODULO && a.type == RF_JINJA_STRING) {
-        struct arguments one = {.positional = &b, .n = 1};
-        if (b.type == RF_JINJA_TUPLE)
-            one = (struct arguments){.positional = b.u.list->items, .n = b.u.list->n};
-        return rf_jinja_format(run, a, &one);
-    }
-    if (a.type == RF_JINJA_UNDEFINED || b.type == RF_JINJA_UNDEFINED)
-        return rf_jinja_mistyped(run, whats[op], a.type == RF_JINJA_UNDEFINED ? a : b);
-    return rf_jinja_fail(run, RF_ERR_ARGUMENT, "it cannot %s %s and %s", whats[op],
-                         rf_jinja_type_name(a), rf_jinja_type_name(b));
-}
-
-static int compare(struct rf_jinja_run *run, enum binary_op op, value a, value b)
-{
-    switch (op) {
-    case OP_EQUAL: return rf_jinja_equal(run, a, b);
-    case OP_UNEQUAL: return !rf_jinja_equal(run, a, b);
-    case OP_IN: return rf_jinja_contains(run, b, a);
-    case OP_NOT_IN: return !rf_jinja_contains(run, b, a);
-    case OP_LESS: return rf_jinja_order(run, a, b) < 0;
-    case OP_GREATER: return rf_jinja_order(run, a, b) > 0;
-    case OP_AT_MOST: return rf_jinja_order(run, a, b) <= 0;
-    default: return rf_jinja_order(run, a, b) >= 0;
-    }
-}
+/* ---- expressions ---- */
 
 static value eval_compare(struct rf_jinja_run *run, const struct node *node)
 {
     value left = eval(run, node->a);
     for (const struct node *next = node->children; next && !run->code; next = next->next) {
         value right = eval(run, next->a);
-        if (!compare(run, (enum binary_op)next->op, left, right)) return rf_jinja_bool(0);
+        if (!rf_jinja_compare(run, (enum binary_op)next->op, left, right)) return rf_jinja_bool(0);
         left = right;
     }
     return rf_jinja_bool(1);
@@ -638,8 +431,8 @@ static value eval_sign(struct rf_jinja_run *run, const struct node *node)
     double real;
     if (!rf_jinja_as_number(v, &real)) return rf_jinja_mistyped(run, "negate", v);
     if (v.type != RF_JINJA_FLOAT)
-        return compute_integers(run, node->kind == NODE_NEGATIVE ? OP_SUBTRACT : OP_ADD, 0,
-                                v.u.integer);
+        return rf_jinja_compute(run, node->kind == NODE_NEGATIVE ? OP_SUBTRACT : OP_ADD,
+                                rf_jinja_integer(0), v);
     return rf_jinja_real(node->kind == NODE_NEGATIVE ? -real : real);
 }
 
@@ -683,7 +476,7 @@ static value eval_node(struct rf_jinja_run *run, const struct node *node)
     value v;
     switch (node->kind) {
     case NODE_CONSTANT: return node->constant;
-    case NODE_NAME: return find_name(run, node->text);
+    case NODE_NAME: return look_up_name(run, node->text);
     case NODE_CAPTURED: return run->captured;
     case NODE_LIST:
     case NODE_TUPLE: return eval_list(run, node);
@@ -709,84 +502,16 @@ static value eval_node(struct rf_jinja_run *run, const struct node *node)
     case NODE_COMPARE: return eval_compare(run, node);
     case NODE_BINARY:
         v = eval(run, node->a);
-        return compute(run, (enum binary_op)node->op, v, eval(run, node->b));
+        return rf_jinja_compute(run, (enum binary_op)node->op, v, eval(run, node->b));
     default: return eval_sign(run, node);
     }
 }
 
 static value eval(struct rf_jinja_run *run, const struct node *node)
 {
-    if (!enter(run)) return (value){0};
+    if (!run_enter(run)) return (value){0};
     run->line = node->line;
     value v = eval_node(run, node);
     run->depth--;
     return run->code ? (value){0} : v;
-}
-
-/* ---- interface ---- */
-
-int rf_jinja_compile(struct rf_jinja_template **out, const char *source, size_t source_bytes,
-                     const struct rf_allocator *allocator, struct rf_error *error)
-{
-    int code;
-    *out = NULL;
-    if (source_bytes > RF_JINJA_MAX_SOURCE)
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "the chat template has %zu bytes, more than %d",
-                       source_bytes, RF_JINJA_MAX_SOURCE);
-    struct rf_jinja_template *compiled =
-        rf_calloc(allocator, 1, sizeof *compiled, "chat template", error);
-    if (!compiled) return RF_ERR_MEMORY;
-    compiled->allocator = allocator;
-    compiled->arena.allocator = allocator;
-    struct token *tokens;
-    code = rf_jinja_lex(&compiled->arena, (struct rf_str){source, source_bytes}, &tokens, error);
-    if (!code) code = rf_jinja_parse(&compiled->arena, tokens, &compiled->body, error);
-    if (code)
-        rf_jinja_free(compiled);
-    else
-        *out = compiled;
-    return code;
-}
-
-void rf_jinja_free(struct rf_jinja_template *compiled)
-{
-    if (!compiled) return;
-    rf_arena_free(&compiled->arena);
-    rf_free(compiled->allocator, compiled);
-}
-
-int rf_jinja_begin(struct rf_jinja_run **out, const struct rf_jinja_template *compiled, int64_t now,
-                   const struct rf_allocator *allocator, struct rf_error *error)
-{
-    struct rf_jinja_run *run = rf_calloc(allocator, 1, sizeof *run, "chat template", error);
-    *out = run;
-    if (!run) return RF_ERR_MEMORY;
-    run->compiled = compiled;
-    run->allocator = allocator;
-    run->now = now;
-    run->arena.allocator = allocator;
-    run->error = error;
-    run->scope = &run->globals;
-    return 0;
-}
-
-void rf_jinja_end(struct rf_jinja_run *run)
-{
-    if (!run) return;
-    rf_arena_free(&run->arena);
-    rf_free(run->allocator, run);
-}
-
-void rf_jinja_set(struct rf_jinja_run *run, const char *name, value v)
-{
-    rf_jinja_insert(run, &run->globals.names, rf_jinja_text(name), v);
-}
-
-int rf_jinja_render(struct rf_jinja_run *run, value *text)
-{
-    struct output out = {0};
-    run->output = &out;
-    exec(run, run->compiled->body);
-    *text = rf_jinja_written(run, &out);
-    return run->code;
 }

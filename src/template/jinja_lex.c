@@ -1,6 +1,5 @@
-/* Jinja's lexical rules, with trim_blocks and lstrip_blocks. */
-#include <stdarg.h>
-#include <stdio.h>
+/* Jinja's lexical rules, with trim_blocks and lstrip_blocks: a source to tokens, which point into
+ * the source or the arena. jinja.c calls it once for each template. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -18,23 +17,13 @@ struct lexer {
     int code;
 };
 
-int rf_jinja_bad(struct rf_error *error, int code, uint32_t line, const char *format, ...)
-{
-    char text[400];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return rf_fail(error, code, "the chat template, line %u: %s", (unsigned)line, text);
-}
-
-static void bad(struct lexer *lexer, const char *sentence)
+static void lexer_fail(struct lexer *lexer, const char *sentence)
 {
     if (!lexer->code)
         lexer->code = rf_jinja_bad(lexer->error, RF_ERR_UNSUPPORTED, lexer->line, "%s", sentence);
 }
 
-static void add(struct lexer *lexer, enum token_kind kind, struct rf_str text)
+static void lexer_add(struct lexer *lexer, enum token_kind kind, struct rf_str text)
 {
     if (lexer->code) return;
     if (lexer->n_tokens == lexer->cap) {
@@ -58,7 +47,7 @@ static int next_is(const struct lexer *lexer, const char *text)
     return lexer->n - lexer->at >= n && memcmp(lexer->text + lexer->at, text, n) == 0;
 }
 
-static void advance(struct lexer *lexer, size_t n)
+static void lexer_advance(struct lexer *lexer, size_t n)
 {
     for (size_t i = 0; i < n; i++) lexer->line += lexer->text[lexer->at + i] == '\n';
     lexer->at += n;
@@ -72,13 +61,13 @@ static int space_at(const struct lexer *lexer, size_t *length)
     return *length && rf_jinja_is_space(rf_utf8_decode(rest.data, *length));
 }
 
-static void skip_space(struct lexer *lexer)
+static void lexer_skip_space(struct lexer *lexer)
 {
     size_t length;
-    while (lexer->at < lexer->n && space_at(lexer, &length)) advance(lexer, length);
+    while (lexer->at < lexer->n && space_at(lexer, &length)) lexer_advance(lexer, length);
 }
 
-/* Text before a tag: `sign` is what follows the tag's opening, `lstrip` that layout in front of it
+/* Text before a tag: `sign` follows the tag's opening, `lstrip` says that layout in front of it
  * goes away. */
 static void add_data(struct lexer *lexer, size_t from, size_t to, int line_start, char sign,
                      int lstrip)
@@ -93,7 +82,7 @@ static void add_data(struct lexer *lexer, size_t from, size_t to, int line_start
         if ((begin || line_start) && rf_jinja_strip(line, rf_jinja_none(), 1, 0).bytes == 0)
             text = rf_jinja_cut(text, 0, begin);
     }
-    if (text.bytes) add(lexer, TOKEN_DATA, rf_jinja_bytes(text));
+    if (text.bytes) lexer_add(lexer, TOKEN_DATA, rf_jinja_bytes(text));
 }
 
 /* If a tag ends here ("%}", "-%}", "+%}"), its bytes with the layout that it takes along. */
@@ -105,7 +94,7 @@ static size_t end_at(const struct lexer *lexer, const char *end, int trim)
     if (!next_is(&ahead, end)) return 0;
     ahead.at += strlen(end);
     if (sign == '-')
-        skip_space(&ahead);
+        lexer_skip_space(&ahead);
     else if (trim && sign != '+' && ahead.at < ahead.n && ahead.text[ahead.at] == '\n')
         ahead.at++;
     return ahead.at - lexer->at;
@@ -118,14 +107,14 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-static int is_digit(char c)
+static int is_ascii_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
 static int hex(char c)
 {
-    return is_digit(c)            ? c - '0'
+    return is_ascii_digit(c)      ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
            : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                   : -1;
@@ -143,7 +132,7 @@ static size_t hex_escape(struct lexer *lexer, const char *at, size_t left, char 
         code_point = code_point * 16 + (uint32_t)digit;
     }
     if (code_point > 0x10ffff || (code_point >= 0xd800 && code_point < 0xe000)) {
-        bad(lexer, "a string has a character that does not exist");
+        lexer_fail(lexer, "a string has a character that does not exist");
         return 0;
     }
     *n += rf_utf8_encode(code_point, out + *n);
@@ -168,7 +157,7 @@ static void add_string(struct lexer *lexer, const char *text, size_t n)
             i += 2;
         } else if (strchr("xuU", text[i + 1])) {
             size_t taken = hex_escape(lexer, text + i, n - i, out, &used);
-            if (!taken) bad(lexer, "a string has a broken escape");
+            if (!taken) lexer_fail(lexer, "a string has a broken escape");
             i += taken;
         } else if (text[i + 1] >= '0' && text[i + 1] <= '7') {
             uint32_t code_point = 0;
@@ -181,7 +170,7 @@ static void add_string(struct lexer *lexer, const char *text, size_t n)
             out[used++] = text[i++];
         }
     }
-    if (out) add(lexer, TOKEN_STRING, (struct rf_str){out, used});
+    if (out) lexer_add(lexer, TOKEN_STRING, (struct rf_str){out, used});
 }
 
 static void lex_string(struct lexer *lexer)
@@ -191,11 +180,11 @@ static void lex_string(struct lexer *lexer)
     while (end < lexer->n && lexer->text[end] != quote)
         end += lexer->text[end] == '\\' && end + 1 < lexer->n ? 2 : 1;
     if (end >= lexer->n) {
-        bad(lexer, "a string does not end");
+        lexer_fail(lexer, "a string does not end");
         return;
     }
     add_string(lexer, lexer->text + lexer->at + 1, end - lexer->at - 1);
-    advance(lexer, end + 1 - lexer->at);
+    lexer_advance(lexer, end + 1 - lexer->at);
 }
 
 static void lex_number(struct lexer *lexer)
@@ -207,23 +196,24 @@ static void lex_number(struct lexer *lexer)
         end += 2;
         while (end < lexer->n && (hex(text[end]) >= 0 || text[end] == '_')) end++;
     } else {
-        while (end < lexer->n && (is_digit(text[end]) || text[end] == '_')) end++;
-        if (end + 1 < lexer->n && text[end] == '.' && is_digit(text[end + 1])) {
+        while (end < lexer->n && (is_ascii_digit(text[end]) || text[end] == '_')) end++;
+        if (end + 1 < lexer->n && text[end] == '.' && is_ascii_digit(text[end + 1])) {
             kind = TOKEN_FLOAT;
             end++;
-            while (end < lexer->n && is_digit(text[end])) end++;
+            while (end < lexer->n && is_ascii_digit(text[end])) end++;
         }
         size_t power = end + 1;
         if (power < lexer->n && (text[power] == '-' || text[power] == '+')) power++;
-        if (power < lexer->n && (text[end] == 'e' || text[end] == 'E') && is_digit(text[power])) {
+        if (power < lexer->n && (text[end] == 'e' || text[end] == 'E') &&
+            is_ascii_digit(text[power])) {
             kind = TOKEN_FLOAT;
             end = power;
-            while (end < lexer->n && is_digit(text[end])) end++;
+            while (end < lexer->n && is_ascii_digit(text[end])) end++;
         }
     }
-    if (end - lexer->at > 60) bad(lexer, "a number is too long");
-    add(lexer, kind, (struct rf_str){text + lexer->at, end - lexer->at});
-    advance(lexer, end - lexer->at);
+    if (end - lexer->at > 60) lexer_fail(lexer, "a number is too long");
+    lexer_add(lexer, kind, (struct rf_str){text + lexer->at, end - lexer->at});
+    lexer_advance(lexer, end - lexer->at);
 }
 
 static void lex_operator(struct lexer *lexer, size_t *open)
@@ -235,43 +225,44 @@ static void lex_operator(struct lexer *lexer, size_t *open)
         if (next_is(lexer, two[i])) n = 2;
     if (!n && c && strchr("+-*/%~<>=()[]{}.,:|", c)) n = 1;
     if (!n) {
-        bad(lexer, "a character is out of place");
+        lexer_fail(lexer, "a character is out of place");
         return;
     }
     if (strchr("([{", c)) (*open)++;
     if (strchr(")]}", c)) {
-        if (!*open) bad(lexer, "a bracket closes nothing");
+        if (!*open) lexer_fail(lexer, "a bracket closes nothing");
         *open -= *open > 0;
     }
-    add(lexer, TOKEN_OPERATOR, (struct rf_str){lexer->text + lexer->at, n});
-    advance(lexer, n);
+    lexer_add(lexer, TOKEN_OPERATOR, (struct rf_str){lexer->text + lexer->at, n});
+    lexer_advance(lexer, n);
 }
 
 static void lex_tag(struct lexer *lexer, const char *end, enum token_kind end_kind)
 {
     int trim = end_kind == TOKEN_BLOCK_END;
     for (size_t open = 0; !lexer->code;) {
-        skip_space(lexer);
+        lexer_skip_space(lexer);
         if (lexer->at == lexer->n) {
-            bad(lexer, "a tag does not end");
+            lexer_fail(lexer, "a tag does not end");
             return;
         }
         size_t bytes = open ? 0 : end_at(lexer, end, trim);
         char c = lexer->text[lexer->at];
         if (bytes) {
-            add(lexer, end_kind, (struct rf_str){"", 0});
-            advance(lexer, bytes);
+            lexer_add(lexer, end_kind, (struct rf_str){"", 0});
+            lexer_advance(lexer, bytes);
             return;
         }
         if (c == '"' || c == '\'') {
             lex_string(lexer);
-        } else if (is_digit(c)) {
+        } else if (is_ascii_digit(c)) {
             lex_number(lexer);
         } else if (is_letter(c)) {
             size_t to = lexer->at;
-            while (to < lexer->n && (is_letter(lexer->text[to]) || is_digit(lexer->text[to]))) to++;
-            add(lexer, TOKEN_NAME, (struct rf_str){lexer->text + lexer->at, to - lexer->at});
-            advance(lexer, to - lexer->at);
+            while (to < lexer->n && (is_letter(lexer->text[to]) || is_ascii_digit(lexer->text[to])))
+                to++;
+            lexer_add(lexer, TOKEN_NAME, (struct rf_str){lexer->text + lexer->at, to - lexer->at});
+            lexer_advance(lexer, to - lexer->at);
         } else {
             lex_operator(lexer, &open);
         }
@@ -288,13 +279,13 @@ static char sign_at(const struct lexer *lexer)
 
 static void lex_comment(struct lexer *lexer)
 {
-    for (; lexer->at < lexer->n; advance(lexer, 1)) {
+    for (; lexer->at < lexer->n; lexer_advance(lexer, 1)) {
         size_t bytes = end_at(lexer, "#}", 1);
         if (!bytes) continue;
-        advance(lexer, bytes);
+        lexer_advance(lexer, bytes);
         return;
     }
-    bad(lexer, "a comment does not end");
+    lexer_fail(lexer, "a comment does not end");
 }
 
 /* Whether "{% NAME %}" is here; then moves behind it and sets the sign in front of NAME. */
@@ -305,13 +296,13 @@ static int take_word_tag(struct lexer *lexer, const char *name, char *sign)
     ahead.at += 2;
     *sign = sign_at(&ahead);
     if (*sign) ahead.at++;
-    skip_space(&ahead);
+    lexer_skip_space(&ahead);
     if (!next_is(&ahead, name)) return 0;
     ahead.at += strlen(name);
-    skip_space(&ahead);
+    lexer_skip_space(&ahead);
     size_t bytes = end_at(&ahead, "%}", strcmp(name, "raw") != 0);
     if (!bytes) return 0;
-    advance(lexer, ahead.at + bytes - lexer->at);
+    lexer_advance(lexer, ahead.at + bytes - lexer->at);
     return 1;
 }
 
@@ -319,14 +310,14 @@ static void lex_raw(struct lexer *lexer)
 {
     size_t from = lexer->at;
     int line_start = lexer->line_start;
-    for (; lexer->at < lexer->n; advance(lexer, 1)) {
+    for (; lexer->at < lexer->n; lexer_advance(lexer, 1)) {
         char sign;
         size_t to = lexer->at;
         if (!take_word_tag(lexer, "endraw", &sign)) continue;
         add_data(lexer, from, to, line_start, sign, 1);
         return;
     }
-    bad(lexer, "{% raw %} does not end");
+    lexer_fail(lexer, "{% raw %} does not end");
 }
 
 static int tag_begins(const struct lexer *lexer)
@@ -349,14 +340,14 @@ static void lex_template(struct lexer *lexer)
         tag.at = to + 2;
         char kind = to < lexer->n ? lexer->text[to + 1] : 0, sign = kind ? sign_at(&tag) : '+';
         add_data(lexer, from, to, line_start, sign, kind != '{');
-        advance(lexer, to - from);
+        lexer_advance(lexer, to - from);
         if (!kind || (kind == '%' && take_word_tag(lexer, "raw", &sign))) {
             if (kind) lex_raw(lexer);
             continue;
         }
         enum token_kind begin = kind == '{' ? TOKEN_PRINT : TOKEN_BLOCK;
-        if (kind != '#') add(lexer, begin, (struct rf_str){"", 0});
-        advance(lexer, sign ? 3 : 2);
+        if (kind != '#') lexer_add(lexer, begin, (struct rf_str){"", 0});
+        lexer_advance(lexer, sign ? 3 : 2);
         if (kind == '#')
             lex_comment(lexer);
         else
@@ -389,7 +380,7 @@ int rf_jinja_lex(struct rf_arena *arena, struct rf_str source, struct token **to
     lexer.text = text.data;
     lexer.n = text.bytes;
     lex_template(&lexer);
-    add(&lexer, TOKEN_END, (struct rf_str){"", 0});
+    lexer_add(&lexer, TOKEN_END, (struct rf_str){"", 0});
     *tokens = lexer.tokens;
     return lexer.code;
 }

@@ -1,4 +1,5 @@
-/* Tokens to a tree. The grammar and its precedences are those of jinja2. */
+/* Tokens to a tree of nodes, by jinja2's grammar and precedences. Filters and tests are found by
+ * name here, so an unknown one fails when a template is compiled. jinja.c calls it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,10 @@ struct parser {
     const struct token *at;
     struct rf_error *error;
     int code, depth, loops;
-    struct node spare; /* for what there is no memory for */
+    struct node spare; /* stands in where memory ran out */
 };
 
-static void bad(struct parser *parser, const char *format, struct rf_str shown)
+static void parser_fail(struct parser *parser, const char *format, struct rf_str shown)
 {
     if (!parser->code)
         parser->code = rf_jinja_bad(parser->error, RF_ERR_UNSUPPORTED, parser->at->line, format,
@@ -44,7 +45,7 @@ static int is_op(const struct parser *parser, const char *text)
     return parser->at->kind == TOKEN_OPERATOR && rf_str_is(parser->at->text, text);
 }
 
-static int is_word(const struct parser *parser, const char *word)
+static int is_keyword(const struct parser *parser, const char *word)
 {
     return parser->at->kind == TOKEN_NAME && rf_str_is(parser->at->text, word);
 }
@@ -56,10 +57,10 @@ static int take_op(struct parser *parser, const char *text)
 
 static int take_word(struct parser *parser, const char *word)
 {
-    return is_word(parser, word) && (parser->at++, 1);
+    return is_keyword(parser, word) && (parser->at++, 1);
 }
 
-static struct rf_str shown(const struct parser *parser)
+static struct rf_str shown_token(const struct parser *parser)
 {
     switch (parser->at->kind) {
     case TOKEN_END: return rf_str_of("its end");
@@ -71,7 +72,7 @@ static struct rf_str shown(const struct parser *parser)
 
 static void unexpected(struct parser *parser)
 {
-    bad(parser, "\"%.*s\" is out of place", shown(parser));
+    parser_fail(parser, "\"%.*s\" is out of place", shown_token(parser));
 }
 
 static void expect_op(struct parser *parser, const char *text)
@@ -98,10 +99,10 @@ static void expect_block_end(struct parser *parser)
 }
 
 /* 1, and the depth counted; 0 where the nesting is too deep. */
-static int enter(struct parser *parser)
+static int parser_enter(struct parser *parser)
 {
     if (++parser->depth <= RF_JINJA_MAX_NESTING) return 1;
-    bad(parser, "it is nested too deeply%.*s", (struct rf_str){"", 0});
+    parser_fail(parser, "it is nested too deeply%.*s", (struct rf_str){"", 0});
     return 0;
 }
 
@@ -132,7 +133,7 @@ static value number_value(struct parser *parser, const struct token *token)
     int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
     errno = 0;
     int64_t integer = strtoll(base == 10 ? text : text + 2, &end, base);
-    if (errno || *end) bad(parser, "the number %.*s is out of range", token->text);
+    if (errno || *end) parser_fail(parser, "the number %.*s is out of range", token->text);
     return rf_jinja_integer(integer);
 }
 
@@ -203,8 +204,8 @@ static int ends_tuple(const struct parser *parser, int flags)
 {
     return parser->at->kind == TOKEN_PRINT_END || parser->at->kind == TOKEN_BLOCK_END ||
            parser->at->kind == TOKEN_END || is_op(parser, ")") ||
-           (flags & TUPLE_STOPS_AT_IN && is_word(parser, "in")) ||
-           (!(flags & TUPLE_CHOICES) && is_word(parser, "recursive"));
+           (flags & TUPLE_STOPS_AT_IN && is_keyword(parser, "in")) ||
+           (!(flags & TUPLE_CHOICES) && is_keyword(parser, "recursive"));
 }
 
 static struct node *parse_or(struct parser *parser);
@@ -322,7 +323,7 @@ static struct node *parse_call(struct parser *parser, struct node *callee)
     return node;
 }
 
-/* What follows a node and contains it, or NULL. */
+/* The node that follows and contains this one, or NULL. */
 typedef struct node *(*follow_fn)(struct parser *parser, struct node *node);
 
 /* A chain is a deep tree, so its length is bounded like any depth. */
@@ -330,7 +331,7 @@ static struct node *parse_chain(struct parser *parser, struct node *node, follow
 {
     int depth = parser->depth;
     struct node *outer;
-    while (!parser->code && enter(parser) && (outer = follow(parser, node))) node = outer;
+    while (!parser->code && parser_enter(parser) && (outer = follow(parser, node))) node = outer;
     parser->depth = depth;
     return node;
 }
@@ -354,7 +355,7 @@ static struct node *parse_filter(struct parser *parser, struct node *subject)
     node->text = expect_name(parser);
     if (is_op(parser, ".")) unexpected(parser);
     node->builtin = rf_jinja_filter(node->text);
-    if (!node->builtin) bad(parser, "the filter %.*s is not known", node->text);
+    if (!node->builtin) parser_fail(parser, "the filter %.*s is not known", node->text);
     if (is_op(parser, "(")) node->arguments = parse_arguments(parser);
     return node;
 }
@@ -364,7 +365,7 @@ static int begins_test_argument(const struct parser *parser)
     static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};
     enum token_kind kind = parser->at->kind;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (is_word(parser, words[i])) return 0;
+        if (is_keyword(parser, words[i])) return 0;
     return kind == TOKEN_NAME || kind == TOKEN_STRING || kind == TOKEN_INTEGER ||
            kind == TOKEN_FLOAT || is_op(parser, "[") || is_op(parser, "{");
 }
@@ -376,7 +377,7 @@ static struct node *parse_test(struct parser *parser, struct node *subject)
     node->flag = (uint8_t)take_word(parser, "not");
     node->text = expect_name(parser);
     node->builtin = rf_jinja_test(node->text);
-    if (!node->builtin) bad(parser, "the test %.*s is not known", node->text);
+    if (!node->builtin) parser_fail(parser, "the test %.*s is not known", node->text);
     if (is_op(parser, "(")) {
         node->arguments = parse_arguments(parser);
     } else if (begins_test_argument(parser)) {
@@ -396,7 +397,7 @@ static struct node *follow_filter(struct parser *parser, struct node *node)
 static struct node *parse_unary(struct parser *parser, int filters)
 {
     struct node *node;
-    if (!enter(parser)) return constant(parser, rf_jinja_none());
+    if (!parser_enter(parser)) return constant(parser, rf_jinja_none());
     if (is_op(parser, "-") || is_op(parser, "+")) {
         node = new_node(parser, is_op(parser, "-") ? NODE_NEGATIVE : NODE_POSITIVE);
         parser->at++;
@@ -440,7 +441,7 @@ static struct node *parse_binary(struct parser *parser, int level)
 {
     int depth = parser->depth, op;
     struct node *left = parse_operand(parser, level);
-    while (!parser->code && (op = take_operator(parser, level)) >= 0 && enter(parser)) {
+    while (!parser->code && (op = take_operator(parser, level)) >= 0 && parser_enter(parser)) {
         struct node *node = new_node(parser, NODE_BINARY);
         node->op = (uint8_t)op;
         node->a = left;
@@ -471,7 +472,7 @@ static int take_comparison(struct parser *parser)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (take_op(parser, known[i].text)) return (int)known[i].op;
     if (take_word(parser, "in")) return OP_IN;
-    if (!is_word(parser, "not") || parser->at[1].kind != TOKEN_NAME ||
+    if (!is_keyword(parser, "not") || parser->at[1].kind != TOKEN_NAME ||
         !rf_str_is(parser->at[1].text, "in"))
         return -1;
     parser->at += 2;
@@ -497,9 +498,9 @@ static struct node *parse_compare(struct parser *parser)
 
 static struct node *parse_not(struct parser *parser)
 {
-    if (!is_word(parser, "not")) return parse_compare(parser);
+    if (!is_keyword(parser, "not")) return parse_compare(parser);
     struct node *node = new_node(parser, NODE_NOT);
-    if (!enter(parser)) return node;
+    if (!parser_enter(parser)) return node;
     parser->at++;
     node->a = parse_not(parser);
     parser->depth--;
@@ -510,7 +511,7 @@ static struct node *parse_not(struct parser *parser)
 static struct node *parse_and(struct parser *parser)
 {
     struct node *first = parse_not(parser), *last = first;
-    if (!is_word(parser, "and")) return first;
+    if (!is_keyword(parser, "and")) return first;
     struct node *node = new_node(parser, NODE_AND);
     node->children = first;
     while (!parser->code && take_word(parser, "and")) last = last->next = parse_not(parser);
@@ -520,7 +521,7 @@ static struct node *parse_and(struct parser *parser)
 static struct node *parse_or(struct parser *parser)
 {
     struct node *first = parse_and(parser), *last = first;
-    if (!is_word(parser, "or")) return first;
+    if (!is_keyword(parser, "or")) return first;
     struct node *node = new_node(parser, NODE_OR);
     node->children = first;
     while (!parser->code && take_word(parser, "or")) last = last->next = parse_and(parser);
@@ -530,10 +531,10 @@ static struct node *parse_or(struct parser *parser)
 static struct node *parse_expression(struct parser *parser)
 {
     int depth = parser->depth;
-    struct node *node = enter(parser) ? parse_or(parser) : constant(parser, rf_jinja_none());
+    struct node *node = parser_enter(parser) ? parse_or(parser) : constant(parser, rf_jinja_none());
     while (!parser->code && take_word(parser, "if")) {
         struct node *choice = new_node(parser, NODE_CHOICE);
-        if (!enter(parser)) break;
+        if (!parser_enter(parser)) break;
         choice->a = node;
         choice->b = parse_or(parser);
         if (take_word(parser, "else")) choice->c = parse_expression(parser);
@@ -581,7 +582,7 @@ static void check_target(struct parser *parser, const struct node *target)
         for (const struct node *part = target->children; part; part = part->next)
             check_target(parser, part);
     else if (target->kind != NODE_NAME && !attribute)
-        bad(parser, "something is set that is not a name%.*s", (struct rf_str){"", 0});
+        parser_fail(parser, "something is set that is not a name%.*s", (struct rf_str){"", 0});
 }
 
 static struct node *parse_for(struct parser *parser)
@@ -724,7 +725,7 @@ static struct node *parse_statement(struct parser *parser)
                       {"break", parse_jump},      {"continue", parse_jump}};
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         if (take_word(parser, statements[i].word)) return statements[i].parse(parser);
-    bad(parser, "the statement %.*s is not known", shown(parser));
+    parser_fail(parser, "the statement %.*s is not known", shown_token(parser));
     return new_node(parser, NODE_BREAK);
 }
 
@@ -751,7 +752,7 @@ static struct node *parse_body(struct parser *parser)
 {
     struct node *first = NULL, **end = &first;
     int depth = parser->depth;
-    if (!enter(parser)) return NULL;
+    if (!parser_enter(parser)) return NULL;
     while (!parser->code && parser->at->kind != TOKEN_END) {
         enum token_kind kind = parser->at->kind;
         if (kind == TOKEN_DATA) {

@@ -1,6 +1,8 @@
-/* What the files of the Jinja interpreter share: jinja_lex.c makes tokens, jinja_parse.c a tree of
- * nodes, jinja_eval.c walks it; jinja_value.c has the values, jinja_filters.c and jinja_methods.c
- * the functions of the language. */
+/* The parts of the Jinja interpreter, each file above the ones that it calls: jinja.c (the
+ * interface), jinja_eval.c (walks nodes), jinja_parse.c (nodes of tokens), jinja_lex.c (tokens of a
+ * source); jinja_filters.c over jinja_json.c and jinja_sort.c, jinja_globals.c, jinja_methods.c and
+ * jinja_compute.c (the functions and operators of the language); jinja_text.c (strings);
+ * jinja_value.c (values, failures, bounds). */
 #ifndef RF_TEMPLATE_JINJA_PARTS_H
 #define RF_TEMPLATE_JINJA_PARTS_H
 
@@ -11,8 +13,8 @@ typedef struct rf_jinja_value value;
 
 enum {
     RF_JINJA_MAX_SOURCE = 1 << 20, /* bytes of a template */
-    RF_JINJA_MAX_NESTING = 192,    /* of expressions and statements in the source */
-    RF_JINJA_MAX_DEPTH = 600,      /* while rendering, also through macros */
+    RF_JINJA_MAX_NESTING = 192,    /* expressions and statements in the source */
+    RF_JINJA_MAX_DEPTH = 600,      /* nested evaluations, also through macros */
     RF_JINJA_MAX_STEPS = 4 << 20,  /* each about a microsecond at most */
     RF_JINJA_MAX_MEMORY = 96 << 20 /* bytes of values, without the caller's strings */
 };
@@ -66,7 +68,7 @@ enum node_kind {
     NODE_CONTINUE,
     NODE_CONSTANT, /* constant */
     NODE_NAME,     /* text */
-    NODE_CAPTURED, /* what the block around it rendered */
+    NODE_CAPTURED, /* the rendering of the block around it */
     NODE_LIST,     /* children */
     NODE_TUPLE,
     NODE_DICT,      /* children: key, value, key, ... */
@@ -111,7 +113,7 @@ struct node {
     struct rf_str text;
     struct node *a, *b, *c, *d;
     struct node *children, *body, *other; /* first of a list */
-    struct node *next;                    /* in its list */
+    struct node *next;                    /* neighbour in the list */
     struct node *arguments;               /* list; a named one has `text`, a starred one `op` */
     value constant;
     const struct builtin *builtin;
@@ -144,7 +146,7 @@ struct scope {
 };
 
 struct rf_jinja_loop {
-    const struct node *node; /* for a call of a recursive loop */
+    const struct node *node; /* a call of a recursive loop runs it */
     struct scope *scope;     /* around the loop */
     struct rf_jinja_list *items;
     size_t index;
@@ -162,9 +164,9 @@ struct arguments {
 
 struct rf_jinja_callable {
     const struct builtin *builtin; /* NULL: a macro */
-    value self;                    /* of a method */
+    value self;                    /* the object of a method */
     const struct node *macro;
-    struct scope *scope; /* where the macro was defined */
+    struct scope *scope; /* scope of the macro's definition */
 };
 
 struct builtin {
@@ -194,13 +196,13 @@ struct rf_jinja_run {
     struct scope *scope;
     struct output *output;
     enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
-    value captured; /* of NODE_CAPTURED */
+    value captured; /* the value of NODE_CAPTURED */
 };
 
 /* Fails once; the sentence gets the line. Returns an undefined value. */
 value rf_jinja_fail(struct rf_jinja_run *run, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* For an operation that the value's type does not have: "cannot WHAT a TYPE". */
+/* Fails where the value's type lacks an operation: "cannot WHAT a TYPE". */
 value rf_jinja_mistyped(struct rf_jinja_run *run, const char *what, value v);
 /* Counts work; not 0 after a failure, the bound's included. */
 int rf_jinja_steps(struct rf_jinja_run *run, size_t n);
@@ -208,18 +210,22 @@ int rf_jinja_steps(struct rf_jinja_run *run, size_t n);
 void *rf_jinja_take(struct rf_jinja_run *run, size_t count, size_t size);
 
 value rf_jinja_undefined(struct rf_str name);
-value rf_jinja_text(const char *text); /* of the template's origin */
+value rf_jinja_text(const char *text); /* origin: the template */
 struct rf_str rf_jinja_bytes(value string);
 const char *rf_jinja_type_name(value v);
 value rf_jinja_tuple(struct rf_jinja_run *run);
 value rf_jinja_pair(struct rf_jinja_run *run, value a, value b);
+value rf_jinja_pair_key(value pair);
+value rf_jinja_pair_value(value pair);
+/* The pairs (key, value) of a dict. */
+value rf_jinja_items(struct rf_jinja_run *run, const struct rf_jinja_dict *dict);
 int rf_jinja_is_sequence(value v); /* a list or a tuple */
 int rf_jinja_truth(value v);
 int rf_jinja_equal(struct rf_jinja_run *run, value a, value b);
 /* < 0, 0 or > 0; fails where Python's < does. */
 int rf_jinja_order(struct rf_jinja_run *run, value a, value b);
 int rf_jinja_contains(struct rf_jinja_run *run, value container, value item);
-/* As a number: also a bool. */
+/* 1, and the number, for numbers and bools. */
 int rf_jinja_as_integer(value v, int64_t *integer);
 int rf_jinja_as_number(value v, double *number);
 /* -1 where len() fails. */
@@ -237,33 +243,18 @@ size_t rf_jinja_char(struct rf_str text, size_t at);
 size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_str wanted,
                        size_t from);
 int rf_jinja_is_space(uint32_t code_point);
-int rf_jinja_is_word(uint32_t code_point); /* of a word, as \w of Python's expressions */
+int rf_jinja_is_word(uint32_t code_point); /* \w of Python's expressions */
 value rf_jinja_strip(value string, value characters, int left, int right);
 
 void rf_jinja_write(struct rf_jinja_run *run, struct output *out, value string);
 void rf_jinja_write_text(struct rf_jinja_run *run, struct output *out, const char *text);
-/* As Python's str() and repr(). */
+/* Python's str() and repr(). */
 void rf_jinja_write_str(struct rf_jinja_run *run, struct output *out, value v);
 void rf_jinja_write_repr(struct rf_jinja_run *run, struct output *out, value v);
 value rf_jinja_written(struct rf_jinja_run *run, const struct output *out);
 value rf_jinja_str(struct rf_jinja_run *run, value v);
 value rf_jinja_replace(struct rf_jinja_run *run, value text, value old, value with, int64_t most);
 
-/* ---- evaluation and functions ---- */
-
-value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first);
-value rf_jinja_call(struct rf_jinja_run *run, value callee, const struct arguments *arguments);
-/* A value whose call is the builtin's with `self`. */
-value rf_jinja_function(struct rf_jinja_run *run, const struct builtin *builtin, value self);
-/* The argument at a place or of a name; `otherwise` if it is missing. */
-value rf_jinja_argument(const struct arguments *arguments, size_t place, const char *name,
-                        value otherwise);
-
-const struct builtin *rf_jinja_filter(struct rf_str name);
-const struct builtin *rf_jinja_test(struct rf_str name);
-const struct builtin *rf_jinja_global(struct rf_str name);
-/* The method of a type; NULL if there is none. */
-const struct builtin *rf_jinja_method(value object, struct rf_str name);
 /* Case as utf8proc maps single characters. */
 enum letter_case { CASE_LOWER, CASE_UPPER, CASE_CAPITALIZED, CASE_TITLE, CASE_JINJA_TITLE };
 value rf_jinja_recase(struct rf_jinja_run *run, value string, enum letter_case to);
@@ -272,5 +263,59 @@ int rf_jinja_has_case(struct rf_jinja_run *run, value string, int upper);
 value rf_jinja_lines(struct rf_jinja_run *run, value string, int keep_ends);
 value rf_jinja_join(struct rf_jinja_run *run, value separator, value items);
 value rf_jinja_format(struct rf_jinja_run *run, value format, const struct arguments *arguments);
+
+/* ---- functions and operators ---- */
+
+value rf_jinja_callable_value(struct rf_jinja_run *run, struct rf_jinja_callable callable);
+/* A value whose call is the builtin's with `self`. */
+value rf_jinja_function(struct rf_jinja_run *run, const struct builtin *builtin, value self);
+/* The argument at a place or of a name; NULL if it is missing. */
+const value *rf_jinja_given(const struct arguments *arguments, size_t place, struct rf_str name);
+/* The same; `otherwise` if it is missing. */
+value rf_jinja_argument(const struct arguments *arguments, size_t place, const char *name,
+                        value otherwise);
+/* The same, which must be a string. */
+value rf_jinja_text_argument(struct rf_jinja_run *run, const struct arguments *arguments,
+                             size_t place, const char *name);
+
+/* The arithmetic operators, OP_ADD to OP_POWER. */
+value rf_jinja_compute(struct rf_jinja_run *run, enum binary_op op, value a, value b);
+/* The other ones, OP_EQUAL to OP_NOT_IN. */
+int rf_jinja_compare(struct rf_jinja_run *run, enum binary_op op, value a, value b);
+
+/* object.name (dot_first) and object[name]. */
+value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first);
+
+/* ---- helpers of filters ---- */
+
+/* An item's attribute along a path with dots, or of an index. */
+value rf_jinja_path(struct rf_jinja_run *run, value item, value path);
+/* A string in lower case if `fold`, else the value. */
+value rf_jinja_folded(struct rf_jinja_run *run, value key, int fold);
+/* The items, sorted by `key` of each (NULL: the item), of which the attribute at a path (None: all)
+ * counts, folded. NULL after a failure. */
+struct rf_jinja_list *rf_jinja_sort(struct rf_jinja_run *run, const struct rf_jinja_list *items,
+                                    value attribute, value (*key)(value), int fold, int reverse);
+
+struct json_style {
+    int ascii, sorted;
+    int64_t indent; /* -1: one line */
+    value item_separator, key_separator;
+};
+
+void rf_jinja_write_json(struct rf_jinja_run *run, struct output *out, value v,
+                         const struct json_style *style);
+
+/* ---- functions by name ---- */
+
+/* NULL: there is none. */
+const struct builtin *rf_jinja_filter(struct rf_str name);
+const struct builtin *rf_jinja_test(struct rf_str name);
+const struct builtin *rf_jinja_global(struct rf_str name);
+
+/* ---- evaluation ---- */
+
+/* Renders a statement to run->output. */
+void rf_jinja_exec(struct rf_jinja_run *run, const struct node *node);
 
 #endif

@@ -1,16 +1,24 @@
-/* Values: their truth, order and texts are Python's. */
-#include <inttypes.h>
-#include <math.h>
+/* Values, with the truth, equality and order of Python, and a run's failures and bounds. Memory of
+ * a run ends with it; after a failure every function returns an undefined value. All other files of
+ * the interpreter call it. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/utf8.h"
 #include "template/jinja_parts.h"
 
 /* ---- failures and bounds ---- */
+
+int rf_jinja_bad(struct rf_error *error, int code, uint32_t line, const char *format, ...)
+{
+    char text[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return rf_fail(error, code, "the chat template, line %u: %s", (unsigned)line, text);
+}
 
 value rf_jinja_fail(struct rf_jinja_run *run, int code, const char *format, ...)
 {
@@ -54,7 +62,7 @@ void *rf_jinja_take(struct rf_jinja_run *run, size_t count, size_t size)
 }
 
 /* Room for one more element in an array of the run. 0 after a failure. */
-static int grow(struct rf_jinja_run *run, void *array, size_t n, size_t *cap, size_t size)
+static int run_grow(struct rf_jinja_run *run, void *array, size_t n, size_t *cap, size_t size)
 {
     void *old, *grown;
     if (n < *cap) return 1;
@@ -135,7 +143,7 @@ void rf_jinja_add(struct rf_jinja_run *run, value list, value item)
 {
     struct rf_jinja_list *items = list.u.list;
     if (!rf_jinja_is_sequence(list)) return;
-    if (grow(run, &items->items, items->n, &items->cap, sizeof item))
+    if (run_grow(run, &items->items, items->n, &items->cap, sizeof item))
         items->items[items->n++] = item;
 }
 
@@ -145,6 +153,24 @@ value rf_jinja_pair(struct rf_jinja_run *run, value a, value b)
     rf_jinja_add(run, pair, a);
     rf_jinja_add(run, pair, b);
     return pair;
+}
+
+value rf_jinja_pair_key(value pair)
+{
+    return pair.u.list->items[0];
+}
+
+value rf_jinja_pair_value(value pair)
+{
+    return pair.u.list->items[1];
+}
+
+value rf_jinja_items(struct rf_jinja_run *run, const struct rf_jinja_dict *dict)
+{
+    value list = rf_jinja_list(run);
+    for (size_t i = 0; i < dict->n && !run->code; i++)
+        rf_jinja_add(run, list, rf_jinja_pair(run, dict->keys[i], dict->values[i]));
+    return list;
 }
 
 value *rf_jinja_find(struct rf_jinja_run *run, const struct rf_jinja_dict *dict, value key)
@@ -163,8 +189,8 @@ void rf_jinja_insert(struct rf_jinja_run *run, struct rf_jinja_dict *dict, value
         *found = v;
         return;
     }
-    if (!grow(run, &dict->keys, dict->n, &cap, sizeof key) ||
-        !grow(run, &dict->values, dict->n, &dict->cap, sizeof v))
+    if (!run_grow(run, &dict->keys, dict->n, &cap, sizeof key) ||
+        !run_grow(run, &dict->values, dict->n, &dict->cap, sizeof v))
         return;
     dict->keys[dict->n] = key;
     dict->values[dict->n++] = v;
@@ -198,6 +224,20 @@ value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, u
         rf_jinja_insert(run, dict.u.dict, rf_jinja_string(key, origin),
                         rf_jinja_from_json(run, member, origin));
     return dict;
+}
+
+value rf_jinja_callable_value(struct rf_jinja_run *run, struct rf_jinja_callable callable)
+{
+    struct rf_jinja_callable *kept = rf_jinja_take(run, 1, sizeof *kept);
+    if (!kept) return (value){0};
+    *kept = callable;
+    return (value){.type = RF_JINJA_CALLABLE, .u.callable = kept};
+}
+
+value rf_jinja_function(struct rf_jinja_run *run, const struct builtin *builtin, value self)
+{
+    return rf_jinja_callable_value(run,
+                                   (struct rf_jinja_callable){.builtin = builtin, .self = self});
 }
 
 /* ---- properties ---- */
@@ -409,8 +449,6 @@ struct rf_jinja_list *rf_jinja_iterate(struct rf_jinja_run *run, value v)
     return run->code ? NULL : list.u.list;
 }
 
-/* ---- strings ---- */
-
 value rf_jinja_cut(value string, size_t from, size_t to)
 {
     if (from >= to || string.bytes == 0) return rf_jinja_string((struct rf_str){"", 0}, 0);
@@ -427,250 +465,28 @@ size_t rf_jinja_char(struct rf_str text, size_t at)
     return length ? length : 1;
 }
 
-/* As Python's str.isspace(). */
-int rf_jinja_is_space(uint32_t c)
+/* ---- arguments of functions ---- */
+
+const value *rf_jinja_given(const struct arguments *arguments, size_t place, struct rf_str name)
 {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202f || c == 0x205f || c == 0x3000;
+    if (place < arguments->n) return &arguments->positional[place];
+    for (size_t i = 0; i < arguments->n_named; i++)
+        if (rf_str_same(arguments->names[i], name)) return &arguments->named[i];
+    return NULL;
 }
 
-/* Whether strip() takes a character away: white space if `characters` is not a string. */
-static int is_stripped(struct rf_str text, size_t at, size_t length, value characters)
+value rf_jinja_argument(const struct arguments *arguments, size_t place, const char *name,
+                        value otherwise)
 {
-    if (characters.type != RF_JINJA_STRING)
-        return rf_utf8_length(text.data + at, length) == length &&
-               rf_jinja_is_space(rf_utf8_decode(text.data + at, length));
-    struct rf_str set = rf_jinja_bytes(characters);
-    for (size_t i = 0, n; i < set.bytes; i += n) {
-        n = rf_jinja_char(set, i);
-        if (n == length && memcmp(set.data + i, text.data + at, n) == 0) return 1;
-    }
-    return 0;
+    const value *found = rf_jinja_given(arguments, place, rf_str_of(name));
+    return found ? *found : otherwise;
 }
 
-value rf_jinja_strip(value string, value characters, int left, int right)
+value rf_jinja_text_argument(struct rf_jinja_run *run, const struct arguments *arguments,
+                             size_t place, const char *name)
 {
-    struct rf_str text = rf_jinja_bytes(string);
-    size_t from = 0, to = text.bytes;
-    while (left && from < to) {
-        size_t length = rf_jinja_char((struct rf_str){text.data, to}, from);
-        if (!is_stripped(text, from, length, characters)) break;
-        from += length;
-    }
-    while (right && to > from) {
-        size_t length = 1;
-        while (length < 4 && length < to - from &&
-               ((unsigned char)text.data[to - length] & 0xc0) == 0x80)
-            length++;
-        if (rf_utf8_length(text.data + to - length, length) != length) length = 1;
-        if (!is_stripped(text, to - length, length, characters)) break;
-        to -= length;
-    }
-    return rf_jinja_cut(string, from, to);
-}
-
-/* ---- writing ---- */
-
-void rf_jinja_write(struct rf_jinja_run *run, struct output *out, value string)
-{
-    size_t n = string.bytes;
-    if (n == 0 || rf_jinja_steps(run, n / 512)) return;
-    if (n > out->cap - out->n) {
-        size_t cap = 2 * out->cap + n + 64;
-        char *text = rf_jinja_take(run, cap, 1);
-        uint8_t *origins = rf_jinja_take(run, cap, 1);
-        if (!text || !origins) return;
-        if (out->n) {
-            memcpy(text, out->text, out->n);
-            memcpy(origins, out->origins, out->n);
-        }
-        out->text = text;
-        out->origins = origins;
-        out->cap = cap;
-    }
-    memcpy(out->text + out->n, string.u.data, n);
-    if (string.origins)
-        memcpy(out->origins + out->n, string.origins, n);
-    else
-        memset(out->origins + out->n, string.origin, n);
-    out->n += n;
-}
-
-void rf_jinja_write_text(struct rf_jinja_run *run, struct output *out, const char *text)
-{
-    rf_jinja_write(run, out, rf_jinja_text(text));
-}
-
-value rf_jinja_written(struct rf_jinja_run *run, const struct output *out)
-{
-    if (run->code || out->n == 0) return rf_jinja_string((struct rf_str){"", 0}, 0);
-    value string = rf_jinja_string((struct rf_str){out->text, out->n}, out->origins[0]);
-    if (memcmp(out->origins, out->origins + 1, out->n - 1) != 0) string.origins = out->origins;
-    return string;
-}
-
-/* The shortest decimal that reads back as the number, in Python's layout. */
-static void write_real(struct rf_jinja_run *run, struct output *out, double real)
-{
-    char text[40], digits[24];
-    int precision = 0, power;
-    if (!isfinite(real)) {
-        rf_jinja_write_text(run, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
-        return;
-    }
-    do snprintf(text, sizeof text, "%.*e", precision, real);
-    while (strtod(text, NULL) != real && ++precision < 17);
-    power = atoi(strchr(text, 'e') + 1);
-    size_t n = 0;
-    for (const char *at = text; *at != 'e'; at++)
-        if (*at >= '0' && *at <= '9') digits[n++] = *at;
-    while (n > 1 && digits[n - 1] == '0') n--;
-    const char *sign = signbit(real) ? "-" : "";
-    if (power < -4 || power >= 16)
-        snprintf(text, sizeof text, "%s%c%s%.*se%c%02d", sign, digits[0], n > 1 ? "." : "",
-                 (int)n - 1, digits + 1, power < 0 ? '-' : '+', abs(power));
-    else if (power < 0)
-        snprintf(text, sizeof text, "%s0.%.*s%.*s", sign, -power - 1, "0000", (int)n, digits);
-    else if ((int)n <= power + 1)
-        snprintf(text, sizeof text, "%s%.*s%.*s.0", sign, (int)n, digits, power + 1 - (int)n,
-                 "0000000000000000");
-    else
-        snprintf(text, sizeof text, "%s%.*s.%.*s", sign, power + 1, digits, (int)n - power - 1,
-                 digits + power + 1);
-    rf_jinja_write_text(run, out, text);
-}
-
-/* Whether repr() shows a character as it is. */
-static int is_printable(uint32_t c)
-{
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP: return 0;
-    case UTF8PROC_CATEGORY_ZS: return c == ' ';
-    default: return 1;
-    }
-}
-
-static void write_repr_string(struct rf_jinja_run *run, struct output *out, value string)
-{
-    struct rf_str text = rf_jinja_bytes(string);
-    int apostrophe = text.bytes && memchr(text.data, '\'', text.bytes);
-    const char *quote = apostrophe && !memchr(text.data, '"', text.bytes) ? "\"" : "'";
-    rf_jinja_write_text(run, out, quote);
-    for (size_t at = 0, length; at < text.bytes && !run->code; at += length) {
-        char escape[16] = "";
-        length = rf_jinja_char(text, at);
-        uint32_t c = rf_utf8_length(text.data + at, length) ? rf_utf8_decode(text.data + at, length)
-                                                            : 0xfffd;
-        const char *plain = c && c < 0x80 ? strchr("\\\nn\rr\tt", (int)c) : NULL;
-        if (c == (unsigned char)*quote || c == '\\')
-            snprintf(escape, sizeof escape, "\\%c", (char)c);
-        else if (plain && c < ' ')
-            snprintf(escape, sizeof escape, "\\%c", plain[1]);
-        else if (!is_printable(c))
-            snprintf(escape, sizeof escape,
-                     c < 0x100     ? "\\x%02x"
-                     : c < 0x10000 ? "\\u%04x"
-                                   : "\\U%08x",
-                     (unsigned)c);
-        value shown = rf_jinja_cut(string, at, at + length);
-        if (escape[0]) {
-            uint8_t origin = shown.origins ? shown.origins[0] : shown.origin;
-            shown = rf_jinja_string(rf_str_of(escape), origin);
-        }
-        rf_jinja_write(run, out, shown);
-    }
-    rf_jinja_write_text(run, out, quote);
-}
-
-static void write_repr_list(struct rf_jinja_run *run, struct output *out, value v)
-{
-    const struct rf_jinja_list *list = v.u.list;
-    int tuple = v.type == RF_JINJA_TUPLE;
-    rf_jinja_write_text(run, out, tuple ? "(" : "[");
-    for (size_t i = 0; i < list->n && !run->code; i++) {
-        if (i) rf_jinja_write_text(run, out, ", ");
-        rf_jinja_write_repr(run, out, list->items[i]);
-    }
-    rf_jinja_write_text(run, out, !tuple ? "]" : list->n == 1 ? ",)" : ")");
-}
-
-static void write_repr_dict(struct rf_jinja_run *run, struct output *out,
-                            const struct rf_jinja_dict *dict)
-{
-    rf_jinja_write_text(run, out, "{");
-    for (size_t i = 0; i < dict->n && !run->code; i++) {
-        if (i) rf_jinja_write_text(run, out, ", ");
-        rf_jinja_write_repr(run, out, dict->keys[i]);
-        rf_jinja_write_text(run, out, ": ");
-        rf_jinja_write_repr(run, out, dict->values[i]);
-    }
-    rf_jinja_write_text(run, out, "}");
-}
-
-void rf_jinja_write_repr(struct rf_jinja_run *run, struct output *out, value v)
-{
-    char text[32];
-    if (run->depth >= RF_JINJA_MAX_DEPTH)
-        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "its values are nested too deeply");
-    if (rf_jinja_steps(run, 1)) return;
-    run->depth++;
-    switch (v.type) {
-    case RF_JINJA_UNDEFINED: break;
-    case RF_JINJA_NONE: rf_jinja_write_text(run, out, "None"); break;
-    case RF_JINJA_BOOL: rf_jinja_write_text(run, out, v.u.integer ? "True" : "False"); break;
-    case RF_JINJA_INT:
-        snprintf(text, sizeof text, "%" PRId64, v.u.integer);
-        rf_jinja_write_text(run, out, text);
-        break;
-    case RF_JINJA_FLOAT: write_real(run, out, v.u.real); break;
-    case RF_JINJA_STRING: write_repr_string(run, out, v); break;
-    case RF_JINJA_LIST:
-    case RF_JINJA_TUPLE: write_repr_list(run, out, v); break;
-    case RF_JINJA_DICT: write_repr_dict(run, out, v.u.dict); break;
-    default: rf_jinja_mistyped(run, "write", v); break;
-    }
-    run->depth--;
-}
-
-void rf_jinja_write_str(struct rf_jinja_run *run, struct output *out, value v)
-{
-    if (v.type == RF_JINJA_STRING)
-        rf_jinja_write(run, out, v);
-    else
-        rf_jinja_write_repr(run, out, v);
-}
-
-value rf_jinja_str(struct rf_jinja_run *run, value v)
-{
-    struct output out = {0};
+    value v = rf_jinja_argument(arguments, place, name, rf_jinja_none());
     if (v.type == RF_JINJA_STRING) return v;
-    rf_jinja_write_str(run, &out, v);
-    return rf_jinja_written(run, &out);
-}
-
-value rf_jinja_replace(struct rf_jinja_run *run, value string, value old, value with, int64_t most)
-{
-    struct output out = {0};
-    struct rf_str text = rf_jinja_bytes(string), wanted = rf_jinja_bytes(old);
-    size_t at = 0;
-    while (most-- != 0 && !run->code) {
-        size_t found = rf_jinja_search(run, text, wanted, at);
-        if (found == SIZE_MAX) break;
-        rf_jinja_write(run, &out, rf_jinja_cut(string, at, found));
-        rf_jinja_write(run, &out, with);
-        at = found + wanted.bytes;
-        if (wanted.bytes) continue;
-        if (at == text.bytes) break; /* an empty text lies between all characters */
-        size_t length = rf_jinja_char(text, at);
-        rf_jinja_write(run, &out, rf_jinja_cut(string, at, at + length));
-        at += length;
-    }
-    rf_jinja_write(run, &out, rf_jinja_cut(string, at, text.bytes));
-    return rf_jinja_written(run, &out);
+    rf_jinja_mistyped(run, "take as a text", v);
+    return rf_jinja_text("");
 }

@@ -1,3 +1,6 @@
+/* Byte-level BPE: text to words (pretokenize.c), words to symbols of the byte alphabet, symbols
+ * to tokens by merges (bpe_merge.c). A byte that has no token is left out, and stray bytes
+ * without one become U+FFFD. tokenizer.c calls it. */
 #include "text/bpe.h"
 
 #include <limits.h>
@@ -16,7 +19,7 @@ struct rf_bpe {
     const struct rf_allocator *allocator;
     const struct rf_vocab *vocab;
     struct rf_pretokenizer *pre;
-    struct rf_strmap ids; /* by spelling in the byte alphabet */
+    struct rf_strmap ids; /* key: spelling in the byte alphabet */
     struct rf_merges merges;
     int32_t byte_ids[256]; /* -1: the vocabulary has no token for this byte */
     int nfc, ignores_merges;
@@ -24,7 +27,7 @@ struct rf_bpe {
 
 /* GPT-2's byte alphabet: a printable Latin-1 character stands for its own byte; the other 68 bytes
  * are U+0100 and the following characters, in order. */
-static int is_printable(unsigned byte)
+static int is_own_letter(unsigned byte)
 {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
@@ -33,13 +36,13 @@ static void make_alphabet(uint16_t alphabet[256])
 {
     uint16_t next = 0x100;
     for (unsigned byte = 0; byte < 256; byte++)
-        alphabet[byte] = is_printable(byte) ? (uint16_t)byte : next++;
+        alphabet[byte] = is_own_letter(byte) ? (uint16_t)byte : next++;
 }
 
 /* The byte for a character of the alphabet, or -1. */
 static int alphabet_byte(uint32_t code_point)
 {
-    if (code_point < 0x100) return is_printable(code_point) ? (int)code_point : -1;
+    if (code_point < 0x100) return is_own_letter(code_point) ? (int)code_point : -1;
     if (code_point <= 0x120) return (int)(code_point - 0x100);        /* 0x00 to 0x20 */
     if (code_point <= 0x142) return (int)(code_point - 0x121 + 0x7f); /* 0x7f to 0xa0 */
     return code_point == 0x143 ? 0xad : -1;

@@ -9,7 +9,7 @@ struct rf_bpe;
 
 /* Lives in the reading's arena; NULL after a failure. The vocabulary must outlive it. */
 struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *reading);
-/* Frees what is not in the arena. */
+/* Frees the parts that are not in the arena. */
 void rf_bpe_free(struct rf_bpe *bpe);
 
 /* Appends the ids of a text that has no special tokens. */

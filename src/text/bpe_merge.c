@@ -1,3 +1,6 @@
+/* Joins the symbols of one word by a table of merges, lowest rank first. Short words take a
+ * plain loop, long ones a heap, so that the time stays n log n for any input. bpe.c and
+ * spm_merge.c call it. */
 #include "text/bpe_merge.h"
 
 #include <limits.h>
@@ -24,7 +27,7 @@ void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading
 }
 
 /* The slot of the pair, or the free one where it would be. */
-static struct rf_merge_slot *find_slot(const struct rf_merges *merges, int32_t left, int32_t right)
+static struct rf_merge_slot *merge_slot(const struct rf_merges *merges, int32_t left, int32_t right)
 {
     for (uint32_t at = hash_pair(merges, left, right) & merges->mask;;
          at = (at + 1) & merges->mask) {
@@ -36,7 +39,7 @@ static struct rf_merge_slot *find_slot(const struct rf_merges *merges, int32_t l
 void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank,
                    int32_t merged)
 {
-    *find_slot(merges, left, right) = (struct rf_merge_slot){left, right, rank, merged};
+    *merge_slot(merges, left, right) = (struct rf_merge_slot){left, right, rank, merged};
 }
 
 void rf_merges_read(struct rf_merges *merges, const struct rf_strmap *ids,
@@ -67,7 +70,7 @@ static const struct rf_merge_slot *find_merge(const struct rf_merges *merges, in
                                               int32_t right)
 {
     if (left < 0 || right < 0) return NULL;
-    const struct rf_merge_slot *slot = find_slot(merges, left, right);
+    const struct rf_merge_slot *slot = merge_slot(merges, left, right);
     return slot->left < 0 ? NULL : slot;
 }
 
@@ -119,7 +122,7 @@ struct long_word {
     size_t n_heap;
 };
 
-static int before(const struct candidate *a, const struct candidate *b)
+static int merges_before(const struct candidate *a, const struct candidate *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
@@ -132,7 +135,7 @@ static void push_pair(struct long_word *word, int32_t left)
     if (!slot) return;
     struct candidate candidate = {slot->rank, left, slot->merged};
     size_t at = word->n_heap++;
-    for (; at > 0 && before(&candidate, &word->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at > 0 && merges_before(&candidate, &word->heap[(at - 1) / 2]); at = (at - 1) / 2)
         word->heap[at] = word->heap[(at - 1) / 2];
     word->heap[at] = candidate;
 }
@@ -142,8 +145,9 @@ static struct candidate pop(struct long_word *word)
     struct candidate top = word->heap[0], last = word->heap[--word->n_heap];
     size_t at = 0;
     for (size_t child = 1; child < word->n_heap; child = 2 * at + 1) {
-        if (child + 1 < word->n_heap && before(&word->heap[child + 1], &word->heap[child])) child++;
-        if (!before(&word->heap[child], &last)) break;
+        if (child + 1 < word->n_heap && merges_before(&word->heap[child + 1], &word->heap[child]))
+            child++;
+        if (!merges_before(&word->heap[child], &last)) break;
         word->heap[at] = word->heap[child];
         at = child;
     }

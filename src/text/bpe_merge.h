@@ -12,7 +12,7 @@ struct rf_merges {
         int32_t rank, merged;
     } * slots;
     uint32_t mask;
-    uint64_t factors[2]; /* of the hash: random, so that no file can foresee collisions */
+    uint64_t factors[2]; /* the hash's factors: random, so that no file can foresee collisions */
 };
 
 /* Makes room for n_merges, at most INT32_MAX / 4, in the reading's arena. */

@@ -1,3 +1,5 @@
+/* Normalises text to Unicode's form C in linear time, also for hostile runs of marks. Tokenizers
+ * call it where the vocabulary asks for it and the text is not trivially in form C. */
 #include "text/nfc.h"
 
 #include <string.h>
@@ -51,8 +53,8 @@ static int64_t decompose(const char *text, size_t n, int32_t *points, size_t cap
 }
 
 /* Normalises well-formed text: decompose, order, compose (Unicode 15, section 3.11). */
-static int normalise(const char *text, size_t n, const struct rf_allocator *allocator,
-                     struct rf_bytes *out, struct rf_error *error)
+static int nfc_normalise(const char *text, size_t n, const struct rf_allocator *allocator,
+                         struct rf_bytes *out, struct rf_error *error)
 {
     /* A character of b bytes decomposes canonically into at most 4 characters and at most 2 b. */
     size_t cap = n * 2 + 4;
@@ -83,7 +85,7 @@ int rf_nfc(const char *text, size_t n, const struct rf_allocator *allocator, str
         if (rf_nfc_is_trivial(text + at, valid))
             code = rf_bytes_append(allocator, out, text + at, valid, error);
         else
-            code = normalise(text + at, valid, allocator, out, error);
+            code = nfc_normalise(text + at, valid, allocator, out, error);
         at += valid;
         if (at < n && !code) code = rf_bytes_append(allocator, out, text + at++, 1, error);
     }

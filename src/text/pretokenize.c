@@ -1,3 +1,5 @@
+/* Splits text into words by the regular expressions of each pre-tokenizer, step by step. PCRE2
+ * runs them; stretches that are not UTF-8 are words of their own. bpe.c calls it. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pretokenize.h"
 
@@ -22,7 +24,7 @@
     "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" S \
     "\\p{L}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
 
-/* Of o200k and its relatives: an upper-case beginning and a lower-case rest are one word. */
+/* o200k and its relatives: an upper-case beginning and a lower-case rest are one word. */
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define WORDS_O200K(ending, digits)                                                               \
@@ -34,7 +36,7 @@
     "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" S \
     "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
 
-/* Of deepseek-v3, for what is neither a number nor Chinese or Japanese. */
+/* deepseek-v3's step for text that is neither a number nor Chinese or Japanese. */
 #define WORDS_DEEPSEEK3                                                                         \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}" \
     "\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
@@ -230,8 +232,8 @@ static size_t broken_end(const struct rf_words *words, size_t at)
     return at;
 }
 
-/* Takes the next piece from what the step is cutting. A search that passes over a gap finds its
- * match again at the next call, so every character is searched at most twice. */
+/* Takes the next piece from the stretch that the step is cutting. A search that passes over a gap
+ * finds its match again at the next call, so every character is searched at most twice. */
 static int cut_piece(struct rf_words *words, int step, struct rf_word_piece *piece,
                      struct rf_error *error)
 {

@@ -8,13 +8,14 @@
 #include "base/error.h"
 #include "model/vocab.h"
 
-/* A PCRE2 pattern that cuts a text: each match is a piece, and so is what lies between matches. */
+/* A PCRE2 pattern that cuts a text: each match is a piece, and so is each stretch between matches.
+ */
 struct rf_word_step {
     const char *pattern;
     int on_bytes; /* matches bytes instead of characters; so do the steps that follow */
 };
 
-enum { RF_WORD_STEPS = 6 /* at most */ };
+enum { RF_WORD_STEPS = 6 /* most steps of a pre-tokenizer */ };
 
 /* The properties of a named pre-tokenizer. */
 struct rf_pretokenizer_info {
@@ -47,10 +48,10 @@ struct rf_words {
     void *match; /* PCRE2's match data */
     const char *text;
     size_t bytes;
-    size_t at;  /* where the next stretch of UTF-8, or of other bytes, begins */
+    size_t at;  /* begin of the next stretch of UTF-8, or of other bytes */
     int broken; /* the last word is not UTF-8 */
-    /* What each step is cutting, as offsets in the text: a stretch of UTF-8 or a piece of the step
-     * before. */
+    /* The stretch that each step is cutting, as offsets in the text: a stretch of UTF-8 or a piece
+     * of the step before. */
     struct rf_word_piece {
         size_t begin, at, end; /* `at`: where its next piece begins */
     } pieces[RF_WORD_STEPS];

@@ -1,3 +1,5 @@
+/* Finds special tokens in a text: a sorted list of their texts, where the longest that begins at
+ * a place wins. tokenizer.c calls it before all other splitting. */
 #include "text/special.h"
 
 #include <stdlib.h>

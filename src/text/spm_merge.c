@@ -1,3 +1,6 @@
+/* SentencePiece vocabularies with merges in place of scores: characters are the symbols that
+ * bpe_merge.c joins. All 256 byte tokens must exist; they stand for characters without a piece.
+ * tokenizer.c calls it. */
 #include "text/spm_merge.h"
 
 #include "base/utf8.h"
@@ -7,7 +10,7 @@
 struct rf_spm_merge {
     const struct rf_allocator *allocator;
     const struct rf_spm_model *model;
-    struct rf_strmap ids; /* by text */
+    struct rf_strmap ids; /* key: text */
     struct rf_merges merges;
 };
 

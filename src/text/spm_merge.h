@@ -1,5 +1,5 @@
-/* BPE over characters by a list of merges: what a SentencePiece model becomes in a tokenizer.json.
- * Unlike libsentencepiece, it joins only the pairs that are listed, in their order. */
+/* BPE over characters by a list of merges: a tokenizer.json holds a SentencePiece model in this
+ * form. Unlike libsentencepiece, it joins only the pairs that are listed, in their order. */
 #ifndef RF_TEXT_SPM_MERGE_H
 #define RF_TEXT_SPM_MERGE_H
 
@@ -12,7 +12,7 @@ struct rf_spm_merge;
  * model must have byte pieces: a character without a piece becomes those of its bytes. */
 struct rf_spm_merge *rf_spm_merge_new(const struct rf_spm_model *model,
                                       const struct rf_vocab *vocab, struct rf_reading *reading);
-/* Frees what is not in the arena. */
+/* Frees the parts that are not in the arena. */
 void rf_spm_merge_free(struct rf_spm_merge *merge);
 
 /* Appends the ids of n bytes of UTF-8. `prefix`: with a space in front. */

@@ -1,3 +1,6 @@
+/* Reads a vocabulary as a sentencepiece model, checks it, and writes the proto that
+ * libsentencepiece loads. Nothing that would make that library fail, or recurse deeply, passes
+ * the checks. tokenizer.c calls it before spm.cc. */
 #include "text/spm_model.h"
 
 #include <math.h>
@@ -11,8 +14,8 @@ enum { LONGEST_PIECE = 2048, SHOWN = 100 /* bytes of a piece in a sentence */ };
 
 /* ---- reading ---- */
 
-static void read_trainer(struct rf_spm_model *model, struct rf_cursor *cursor,
-                         struct rf_reading *reading)
+static void read_trainer_spec(struct rf_spm_model *model, struct rf_cursor *cursor,
+                              struct rf_reading *reading)
 {
     struct rf_proto_field field;
     while (rf_proto_next(cursor, &field)) {
@@ -25,8 +28,8 @@ static void read_trainer(struct rf_spm_model *model, struct rf_cursor *cursor,
     }
 }
 
-static void read_normalizer(struct rf_spm_model *model, struct rf_cursor *cursor,
-                            struct rf_reading *reading)
+static void read_normalizer_spec(struct rf_spm_model *model, struct rf_cursor *cursor,
+                                 struct rf_reading *reading)
 {
     struct rf_proto_field field;
     while (rf_proto_next(cursor, &field)) {
@@ -50,9 +53,9 @@ static void read_proto(struct rf_spm_model *model, struct rf_str proto, struct r
     model->unigram = model->remove_extra_whitespaces = 1; /* the proto's defaults */
     while (rf_proto_next(&cursor, &field)) {
         if (rf_proto_is(&field, RF_SPM_TRAINER, RF_WIRE_BYTES))
-            read_trainer(model, &field.bytes, reading);
+            read_trainer_spec(model, &field.bytes, reading);
         if (rf_proto_is(&field, RF_SPM_NORMALIZER, RF_WIRE_BYTES))
-            read_normalizer(model, &field.bytes, reading);
+            read_normalizer_spec(model, &field.bytes, reading);
     }
     if (fields.code) rf_bad(reading, RF_ERR_FORMAT, "the sentencepiece model is damaged");
 }
@@ -181,13 +184,13 @@ static void put_varint(struct rf_writer *out, uint64_t value)
     } while (value);
 }
 
-static void put_number(struct rf_writer *out, unsigned field, uint64_t value)
+static void put_field_number(struct rf_writer *out, unsigned field, uint64_t value)
 {
     put_varint(out, field << 3 | RF_WIRE_VARINT);
     put_varint(out, value);
 }
 
-static void put_bytes(struct rf_writer *out, unsigned field, const void *data, size_t n)
+static void put_field_bytes(struct rf_writer *out, unsigned field, const void *data, size_t n)
 {
     put_varint(out, field << 3 | RF_WIRE_BYTES);
     put_varint(out, n);
@@ -198,17 +201,17 @@ static void put_bytes(struct rf_writer *out, unsigned field, const void *data, s
 static void put_message(struct rf_writer *out, unsigned field, struct rf_writer *message)
 {
     if (!out->code) out->code = message->code;
-    put_bytes(out, field, message->bytes->data, message->bytes->count);
+    put_field_bytes(out, field, message->bytes->data, message->bytes->count);
     message->bytes->count = 0;
 }
 
 static void put_piece(struct rf_writer *out, struct rf_writer *piece, struct rf_str text,
                       float score, int type)
 {
-    put_bytes(piece, RF_SPM_PIECE_TEXT, text.data, text.bytes);
+    put_field_bytes(piece, RF_SPM_PIECE_TEXT, text.data, text.bytes);
     put_varint(piece, RF_SPM_PIECE_SCORE << 3 | RF_WIRE_32);
     rf_write(piece, &score, sizeof score); /* little-endian, as model/dequant.c requires */
-    put_number(piece, RF_SPM_PIECE_TYPE, (uint64_t)type);
+    put_field_number(piece, RF_SPM_PIECE_TYPE, (uint64_t)type);
     put_message(out, RF_SPM_PIECES, piece);
 }
 
@@ -217,7 +220,8 @@ void rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
 {
     struct rf_bytes bytes = {0};
     struct rf_writer part = {out->allocator, &bytes, out->error, 0};
-    /* With byte tokens nothing is unknown, but libsentencepiece requires an unknown piece. */
+    /* Where byte tokens exist nothing is unknown, but libsentencepiece requires an unknown piece.
+     */
     int32_t n = model->n_pieces + (model->unk < 0);
     for (int32_t id = 0; id < n && !out->code; id++) {
         int is_unknown = id == model->n_pieces || id == model->unk;
@@ -232,12 +236,12 @@ void rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
         snprintf(name, sizeof name, "\xff%d", (int)id);
         put_piece(out, &part, rf_str_of(name), 0, is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL);
     }
-    put_number(&part, RF_SPM_MODEL_TYPE, model->unigram ? RF_SPM_UNIGRAM : RF_SPM_BPE);
-    put_number(&part, RF_SPM_BYTE_FALLBACK, model->bytes[0] >= 0);
+    put_field_number(&part, RF_SPM_MODEL_TYPE, model->unigram ? RF_SPM_UNIGRAM : RF_SPM_BPE);
+    put_field_number(&part, RF_SPM_BYTE_FALLBACK, model->bytes[0] >= 0);
     put_message(out, RF_SPM_TRAINER, &part);
-    put_number(&part, RF_SPM_DUMMY_PREFIX, (uint64_t)add_dummy_prefix);
-    put_number(&part, RF_SPM_REMOVE_WHITESPACE, (uint64_t)model->remove_extra_whitespaces);
-    put_number(&part, RF_SPM_ESCAPE_WHITESPACE, 1);
+    put_field_number(&part, RF_SPM_DUMMY_PREFIX, (uint64_t)add_dummy_prefix);
+    put_field_number(&part, RF_SPM_REMOVE_WHITESPACE, (uint64_t)model->remove_extra_whitespaces);
+    put_field_number(&part, RF_SPM_ESCAPE_WHITESPACE, 1);
     put_message(out, RF_SPM_NORMALIZER, &part);
     rf_bytes_free(out->allocator, &bytes);
 }

@@ -11,7 +11,7 @@
 struct rf_spm_model {
     int32_t n_pieces;
     const struct rf_str *pieces; /* [n_pieces], owned by the vocabulary */
-    const float *scores;         /* likewise */
+    const float *scores;         /* [n_pieces] as well */
     uint8_t *types;              /* enum rf_token_type; an id without a token is of control type */
     int32_t unk;                 /* -1: none */
     int32_t bytes[256];          /* ids of the byte pieces; -1 in bytes[0] when there are none */

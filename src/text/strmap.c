@@ -1,3 +1,5 @@
+/* A hash table from texts to ids, built once. The hash is random, so that no file can foresee
+ * collisions, and a key may be given as two halves, which merges need. */
 #include "text/strmap.h"
 
 #include <string.h>
@@ -21,7 +23,7 @@ static uint64_t hash_bytes(const struct rf_strmap *map, uint64_t state, struct r
     return state;
 }
 
-static uint32_t fold(const struct rf_strmap *map, uint64_t state)
+static uint32_t fold_product(const struct rf_strmap *map, uint64_t state)
 {
     return (uint32_t)(state * map->factor >> 32);
 }
@@ -49,8 +51,8 @@ void rf_strmap_free(struct rf_strmap *map, const struct rf_allocator *allocator)
 }
 
 /* The slot of first + second, or the free one where it would be. */
-static struct rf_strmap_slot *find_slot(const struct rf_strmap *map, struct rf_str first,
-                                        struct rf_str second, uint32_t hash)
+static struct rf_strmap_slot *strmap_slot(const struct rf_strmap *map, struct rf_str first,
+                                          struct rf_str second, uint32_t hash)
 {
     for (uint32_t at = hash & map->mask;; at = (at + 1) & map->mask) {
         struct rf_strmap_slot *slot = &map->slots[at];
@@ -66,8 +68,8 @@ static struct rf_strmap_slot *find_slot(const struct rf_strmap *map, struct rf_s
 
 int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
 {
-    uint32_t hash = fold(map, hash_bytes(map, 0, map->keys[id]));
-    struct rf_strmap_slot *slot = find_slot(map, map->keys[id], (struct rf_str){"", 0}, hash);
+    uint32_t hash = fold_product(map, hash_bytes(map, 0, map->keys[id]));
+    struct rf_strmap_slot *slot = strmap_slot(map, map->keys[id], (struct rf_str){"", 0}, hash);
     int32_t found = slot->id < 0 ? id : slot->id;
     if (slot->id < 0 || replace) *slot = (struct rf_strmap_slot){hash, id};
     return found;
@@ -75,6 +77,6 @@ int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
 
 int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct rf_str second)
 {
-    uint32_t hash = fold(map, hash_bytes(map, hash_bytes(map, 0, first), second));
-    return find_slot(map, first, second, hash)->id;
+    uint32_t hash = fold_product(map, hash_bytes(map, hash_bytes(map, 0, first), second));
+    return strmap_slot(map, first, second, hash)->id;
 }

@@ -17,7 +17,8 @@ struct rf_strmap {
         int32_t id; /* -1: free */
     } * slots;
     uint32_t mask;
-    uint64_t base, factor; /* of the hash: random, so that no file can foresee collisions */
+    uint64_t base,
+        factor; /* the hash's parameters: random, so that no file can foresee collisions */
 };
 
 /* Makes room for n_keys strings of `keys`, which must outlive the map. */

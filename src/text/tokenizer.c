@@ -1,3 +1,6 @@
+/* The tokenizer of a model: cuts special tokens out of the text, hands the stretches between to
+ * one of three encoders (BPE, sentencepiece, merges of characters), and knows each token's bytes
+ * and kind. Immutable; sessions, corpora and the API call it. */
 #include "text/tokenizer.h"
 
 #include <stdio.h>
@@ -17,14 +20,14 @@ struct rf_tokenizer {
     struct rf_arena arena; /* the memory of everything but parts of bpe and spm */
     const struct rf_vocab *vocab;
     char name[64];
-    struct rf_bpe *bpe; /* one of the three */
+    struct rf_bpe *bpe; /* one of bpe, spm and merge is set */
     struct rf_spm *spm;
     struct rf_spm_merge *merge;
-    struct rf_spm_model model; /* of the last two */
+    struct rf_spm_model model; /* read for spm and merge */
     struct rf_special special;
-    /* For each token of the vocabulary: */
+    /* One element for each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
-    struct rf_str *texts; /* its bytes */
+    struct rf_str *texts; /* the token's bytes */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
@@ -66,7 +69,7 @@ static int is_special(uint8_t type)
     return type == RF_TOKEN_CONTROL || type == RF_TOKEN_USER_DEFINED;
 }
 
-static int32_t checked_id(const struct rf_vocab *vocab, int32_t id)
+static int32_t checked_special(const struct rf_vocab *vocab, int32_t id)
 {
     return id >= 0 && id < vocab->n_tokens ? id : -1;
 }
@@ -186,7 +189,7 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
     rf_bytes_free(allocator, &prefixed);
 }
 
-static void make(struct rf_tokenizer *t, struct rf_reading *reading)
+static void tokenizer_build(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
     if (vocab->kind == RF_VOCAB_BPE)
@@ -196,8 +199,8 @@ static void make(struct rf_tokenizer *t, struct rf_reading *reading)
     else
         rf_bad(reading, RF_ERR_UNSUPPORTED, "the file has no vocabulary that can be used");
     if (reading->code) return;
-    t->bos = checked_id(vocab, vocab->bos);
-    t->eos = checked_id(vocab, vocab->eos);
+    t->bos = checked_special(vocab, vocab->bos);
+    t->eos = checked_special(vocab, vocab->eos);
     if (vocab->add_bos >= 0) t->adds_bos = vocab->add_bos;
     if (t->bos < 0) t->adds_bos = 0;
     set_types(t, reading);
@@ -213,7 +216,7 @@ int rf_tokenizer_new(struct rf_tokenizer **out, const struct rf_vocab *vocab, co
     *out = NULL;
     if (!t) return reading.code;
     t->vocab = vocab;
-    make(t, &reading);
+    tokenizer_build(t, &reading);
     t->arena = reading.arena;
     if (reading.code)
         rf_tokenizer_free(t);

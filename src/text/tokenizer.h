@@ -22,7 +22,7 @@ int rf_tokenizer_new(struct rf_tokenizer **tokenizer, const struct rf_vocab *voc
 void rf_tokenizer_free(struct rf_tokenizer *tokenizer);
 
 /* A piece of text. Control tokens are recognised only where they lie wholly inside segments with
- * `special` set: a chat template sets it for its own text, not for what a user wrote. User-defined
+ * `special` set: a chat template sets it for its own text, not for a user's. User-defined
  * tokens are recognised everywhere. */
 struct rf_segment {
     const char *text;

@@ -1,3 +1,4 @@
+/* Growing arrays of token ids, which all encoders write. The first failure stays in the writer. */
 #include "text/tokens.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Turns a stream of bytes into well-formed UTF-8: holds back a character's first bytes until the
+ * rest arrives, and replaces bytes that are none. Generation calls it for each token's bytes. */
 #include "text/utf8_stream.h"
 
 #include <assert.h>

@@ -67,7 +67,7 @@ static void sabotaged_attention(const struct rf_attention_args *args)
 static void sabotage(riffle_model *model)
 {
     static struct rf_kernels kernels;
-    struct cpu_backend *backend = (struct cpu_backend *)model->backend;
+    struct cpu_backend *backend = (struct cpu_backend *)model->engine->backend;
     kernels = *backend->kernels;
     saboteur.real = kernels.attention_f16;
     kernels.attention_f16 = sabotaged_attention;
@@ -82,7 +82,7 @@ static void passes_are_cancelled(riffle_model *model, const struct prompt *promp
                                  int end)
 {
     static struct answer wanted, got;
-    const int calls = model->source->params.n_head_kv; /* of a layer, at least */
+    const int calls = model->engine->source->params.n_head_kv; /* of a layer, at least */
     riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
     begin(session, prompt);
     wanted = (struct answer){.n = 0};

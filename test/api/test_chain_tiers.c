@@ -14,10 +14,11 @@ static riffle_model *open_on_tier(int tier, const char *path, const riffle_model
     riffle_model *model;
     header.flags = RIFFLE_OPEN_HEADER;
     int code = riffle_model_open(&model, path, &header);
-    if (!code) code = rf_cpu_backend_new(&model->backend, tier, &model->allocator, &error);
+    if (!code)
+        code = rf_cpu_backend_new(&model->engine->backend, tier, &model->engine->allocator, &error);
     if (!code) {
-        model->tier = rf_tier_name((enum rf_tier)tier);
-        code = rf_api_load_weights(model, options, &error);
+        model->engine->tier = rf_tier_name((enum rf_tier)tier);
+        code = rf_engine_load(model->engine, options, &error);
     }
     CHECK_MSG(code == 0, "tier %s: %s", rf_tier_name((enum rf_tier)tier), error.text);
     if (code) exit(1);

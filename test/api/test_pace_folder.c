@@ -47,7 +47,7 @@ static void work(riffle_model *model, const struct setting *setting, int32_t max
 {
     static struct answer got;
     riffle_session *session = open_with(model, setting);
-    const struct rf_pace *pace = &session->levels.cascade->pace;
+    const struct rf_pace *pace = rf_cascade_pace(session->inner->levels.cascade);
     *known = 0;
     for (int32_t l = 0; l < pace->n_levels; l++) {
         uint32_t seen = 0;
@@ -177,7 +177,9 @@ int main(void)
     begin(session, &prompts[0]);
     add_tokens(session, 60, &plain);
     CHECK_INT(plain.n, 60);
-    session->levels.cascade->pace.costs[0].measured = 0; /* this session leaves nothing */
+    struct levels *levels = &session->inner->levels; /* this session leaves nothing */
+    rf_free(&model->engine->allocator, levels->pace_file);
+    levels->pace_file = NULL;
     riffle_session_close(session);
     costs_are_kept(model);
     drafts_are_told_apart(model);

@@ -320,8 +320,8 @@ static void check_last_row(riffle_model *model, const struct asked *asked)
 {
     enum { N_VOCAB = 512, WIDTH = 64 };
     static float head[N_VOCAB * WIDTH], logits[N_VOCAB];
-    const struct rf_tensor *tensor = rf_source_tensor(model->source, "output.weight");
-    if (!tensor) tensor = rf_source_tensor(model->source, "token_embd.weight");
+    const struct rf_tensor *tensor = rf_source_tensor(model->engine->source, "output.weight");
+    if (!tensor) tensor = rf_source_tensor(model->engine->source, "token_embd.weight");
     rf_dequantize_f32(tensor->dtype, tensor->data, head, N_VOCAB * WIDTH);
     riffle_session *session;
     CHECK_OK(riffle_session_open(&session, model, NULL));

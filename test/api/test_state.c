@@ -150,7 +150,7 @@ static void damaged_files_are_refused(riffle_model *model, const char *path)
 
 static const struct rf_successors *dictionary_of(const riffle_session *session)
 {
-    const struct part *part = &session->levels.parts[0];
+    const struct part *part = &session->inner->levels.parts[0];
     return part->drafter->dictionary(part->drafter_self);
 }
 

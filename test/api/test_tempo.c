@@ -1,6 +1,6 @@
 /* Slices of prompts make passes take about twice as long, on a machine that is not as fast as the
  * costs say, and that changes. */
-#include "api/tempo.h"
+#include "engine/tempo.h"
 #include "infer/backend.h"
 #include "support/check.h"
 

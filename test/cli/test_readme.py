@@ -92,5 +92,27 @@ class Links(Case):
         self.assertGreater(n, 50)
 
 
+class Parts(Case):
+    """Pages for users are short; what one run gave is in docs/lab; every page is in an index."""
+
+    def words(self, *paths):
+        return sum(len(path.read_text(encoding="utf-8").split()) for path in paths)
+
+    def test_length(self):
+        self.assertLessEqual(self.words(ROOT / "README.md"), 900)
+        self.assertLessEqual(self.words(ROOT / "docs" / "next.md"), 800)
+        self.assertLessEqual(self.words(*(ROOT / "docs").glob("*.md")), 15000)
+
+    def test_indexes(self):
+        docs = ROOT / "docs"
+        index = (docs / "README.md").read_text(encoding="utf-8")
+        for page in [*docs.glob("*.md"), *docs.glob("design/*.md")]:
+            if page.name != "README.md":
+                self.assertIn("(%s)" % page.relative_to(docs), index)
+        index = (docs / "lab" / "README.md").read_text(encoding="utf-8")
+        for record in docs.glob("lab/2*.md"):
+            self.assertIn("(%s)" % record.name, index)
+
+
 if __name__ == "__main__":
     main()

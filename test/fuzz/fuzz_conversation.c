@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "chat/conversation.h"
+#include "output/status.h"
 
 static void expect(int condition, const char *what)
 {

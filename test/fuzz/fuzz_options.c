@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "options/options.h"
+#include "output/errors.h"
 
 enum { MAX_ARGUMENTS = 32 };
 

@@ -124,7 +124,7 @@ static void writer_open(struct script *script, struct writer *writer, struct rf_
                              writer->sampler);
     rf_model_level_of_target(&writer->levels[1], writer->view, writer->sequence, writer->sampler);
     const struct rf_level levels[] = {
-        {.ops = &ngram->ops, .self = writer->ngram, .acceptance = ngram->acceptance},
+        {.ops = &ngram->ops, .self = writer->ngram, .acceptance = *ngram->acceptance},
         {.ops = &rf_model_level_ops,
          .self = &writer->levels[0],
          .cost = 0.5,
@@ -133,7 +133,7 @@ static void writer_open(struct script *script, struct writer *writer, struct rf_
         {.ops = &rf_model_level_ops, .self = &writer->levels[1], .cost = 1, .has_passes = 1}};
     MUST(rf_cascade_new(&writer->cascade, levels, 3, writer->sequence, &rf_system_allocator,
                         &error));
-    writer->cascade->gamma = GAMMA; /* whatever passes take */
+    rf_cascade_set_gamma(writer->cascade, GAMMA, 0.0f); /* whatever passes take */
 }
 
 static void writer_close(struct writer *writer)
@@ -230,7 +230,7 @@ static void run(struct script *script, const struct rf_source *source)
     STEP(script, writer, keep_a_path(writer, &error));
     for (int i = 0; i < 3; i++) MUST(rf_sequence_commit(writer->sequence, &error));
     write_tokens(script, writer, 5);
-    for (int32_t l = 0; l < 2; l++) CHECK(writer->cascade->stats[l].accepted > 0);
+    for (int32_t l = 0; l < 2; l++) CHECK(rf_cascade_stats(writer->cascade, l)->accepted > 0);
     rf_sequence_rewind(writer->sequence, PROMPT - 3);
     STEP(script, writer,
          rf_sequence_score(writer->sequence, writer->view, script->prompt, 8, 0, logprobs, &error));

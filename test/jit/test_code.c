@@ -39,7 +39,7 @@ static int take_back_to_vpdpbusd(uint8_t *code)
     return 1;
 }
 
-/* What the tier asks the processor for, so that no instruction needs more. */
+/* 1 if an instruction needs no more than the tier asks the processor for. */
 static int is_of_form(const ZydisDecodedInstruction *found, enum rf_panels_form form)
 {
     switch (found->meta.isa_set) {
@@ -132,7 +132,8 @@ static void check_instructions(void)
         }
 }
 
-/* What cannot be encoded, or does not fit, is an error, and nothing is written past the end. */
+/* An instruction that cannot be encoded, or does not fit, is an error, and nothing is written past
+ * the end. */
 static void check_assembler_errors(void)
 {
     uint8_t code[512];
@@ -295,7 +296,7 @@ static int run_refused(void)
     return check_failures ? 1 : 0;
 }
 
-/* In a process of its own, since what is refused stays refused. */
+/* The check has a process of its own, since the refusal cannot be undone. */
 static void check_refusal(void)
 {
     fflush(NULL);

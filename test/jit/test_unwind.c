@@ -17,7 +17,7 @@
 #include "support/check.h"
 #include "support/pages.h"
 
-const void *_Unwind_Find_FDE(void *pc, void *bases[3]); /* of the unwinder: what it was told */
+const void *_Unwind_Find_FDE(void *pc, void *bases[3]); /* libgcc's look-up of frames */
 
 enum { LACKS_AVX2 = 77, MOST_FRAMES = 64, SAVED = 6, TRAP_FLAG = 0x100 };
 

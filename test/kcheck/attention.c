@@ -16,7 +16,7 @@ struct shape {
     float cap;
 };
 
-/* Of a call, and of its queries. */
+/* The queries of a call, and the positions that each sees. */
 struct queries {
     const float *q[MAX_QUERIES];
     int32_t first[MAX_QUERIES], visible[MAX_QUERIES];

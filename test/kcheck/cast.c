@@ -3,7 +3,7 @@
 
 #include "kcheck/kcheck.h"
 
-/* Of each cast: bytes and values of a block. */
+/* Bytes and values of each cast's block. */
 static const struct {
     const char *name;
     size_t bytes, block;

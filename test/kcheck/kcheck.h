@@ -1,6 +1,6 @@
-/* What the kernel checks share. Each family's file loops over shapes with odd edges, calls the
- * reference and the kernel on random operands between guard pages, with poisoned outputs, and
- * compares. */
+/* Buffers, comparisons and calls that the kernel checks share. Each family's file loops over shapes
+ * with odd edges, calls the reference and the kernel on random operands between guard pages, with
+ * poisoned outputs, and compares. */
 #ifndef RF_TEST_KCHECK_H
 #define RF_TEST_KCHECK_H
 
@@ -18,7 +18,7 @@ struct kcheck {
     const char *name;
     int emulated; /* 1: some instructions are emulated, each in microseconds, so fewer shapes are
                      checked */
-    int is_generated;      /* what is called follows the System V convention on every system */
+    int is_generated;      /* the callee follows the System V convention on every system */
     int has_tiles;         /* the table may use tiles, and must release them */
     int has_split_rows;    /* 16-bit rows are struct rf_a16_split */
     int has_sixteens;      /* rows beside panels lie as amx/tier.h says */
@@ -55,8 +55,8 @@ void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size
  * registers zero and the tiles released. */
 uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kernel,
                      const uint64_t arguments[4], float number);
-/* Of the registers whose upper halves kcheck_call looks at: 0 without AVX, and in builds whose
- * compiler does not clear them (gcc does from -O2 on). */
+/* Bytes of the registers whose upper halves kcheck_call looks at: 0 without AVX, and in builds
+ * whose compiler does not clear them (gcc does from -O2 on). */
 uint32_t kcheck_vector_bytes(void);
 /* Notes a call that is about to be made, for kcheck_all_called and for the message if it crashes.
  */

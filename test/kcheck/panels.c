@@ -38,7 +38,7 @@ static void fill_codes(struct kcheck *check, enum rf_format format, uint8_t *blo
     for (size_t i = 0; i < n; i++) {
         uint8_t byte = (uint8_t)kcheck_random(check);
         if (hard && choice < 2) byte = choice ? 0xff : 0;
-        if (layout->bits == 8 && layout->offset == 0) byte &= 63; /* as they are */
+        if (layout->bits == 8 && layout->offset == 0) byte &= 63; /* codes without an offset */
         block[i] = byte;
     }
 }

@@ -12,7 +12,7 @@
 struct call {
     uint64_t arguments[4];
     float number;
-    uint32_t vector_bytes; /* to be stored of each register: 0, 32 or 64 */
+    uint32_t vector_bytes; /* bytes to store of each register: 0, 32 or 64 */
     kcheck_kernel *kernel;
     uint64_t result;
     uint64_t stack_before, stack_after, flags;
@@ -44,7 +44,7 @@ extern struct call *volatile kcheck_current;
 
 void kcheck_run(struct call *call);
 
-/* What the kernel changed of what only this system's convention keeps; NULL: nothing. */
+/* The register that the kernel changed although this system's convention keeps it; NULL: none. */
 const char *kcheck_moved(const struct call *call);
 
 #endif

@@ -442,12 +442,11 @@ static void check_left_out(void)
     CHECK_INT(rf_split_members(split, 64, 2, now, members), 2);
     rf_split_free(split);
 
-    split =
-        new_split(2, 2, NULL); /* of two, one that is there half of the time is still worth it */
+    split = new_split(2, 2, NULL); /* one of two that is there half of the time is still worth it */
     CHECK_INT(wait_for(split, 1, 0.45, &now, 400), 400);
     rf_split_free(split);
 
-    split = new_split(4, 2, NULL); /* those without a core of their own replace nobody */
+    split = new_split(4, 2, NULL); /* workers without a core of their own replace nobody */
     wait_for(split, 1, 0.9, &now, 40);
     CHECK_INT(rf_split_members(split, 64, 2, now, members), 1);
     CHECK_INT(rf_split_members(split, 64, 4, now, members), 3);
@@ -492,7 +491,7 @@ static void check_many_rows(void)
     rf_split_free(split);
 }
 
-/* With one worker there is nothing to try. */
+/* One worker leaves nothing to try. */
 static void check_alone(void)
 {
     struct rf_split *split = new_split(1, 1, NULL);

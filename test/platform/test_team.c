@@ -21,7 +21,7 @@ struct job {
     _Atomic int early; /* workers that left a barrier before all had come */
     _Atomic int seen[MOST_WORKERS];
     int written[MOST_WORKERS]; /* without locks: a barrier makes it visible to the others */
-    _Atomic int unseen;        /* what was not */
+    _Atomic int unseen;        /* writes of others that were not */
     int count;
 };
 
@@ -210,8 +210,9 @@ static void check_short_runs(void)
 
 struct range {
     size_t n, grain;
-    _Atomic size_t length, sum; /* of what was handed out: how many, and which, added up */
-    _Atomic int outside;        /* pieces */
+    _Atomic size_t length,
+        sum;             /* the items handed out: their number, and the sum of their indices */
+    _Atomic int outside; /* pieces */
 };
 
 static void add_pieces(void *argument, struct rf_worker *worker)

@@ -297,7 +297,7 @@ static void check_bound(void)
     struct places places = {.elsewhere = 0};
     struct rf_seat seats[SEATS] = {{.cpu = 0}, {.cpu = 1}, {.cpu = 2}};
     int found = 0;
-    /* With too few cores some seats share one. */
+    /* Some seats share a core where there are too few. */
     for (size_t cpu = 0; found < SEATS; cpu = (cpu + 1) % CPU_SETSIZE) {
         if (!CPU_ISSET(cpu, &before)) continue;
         cpus[found].cpu = (int)cpu;

@@ -1,7 +1,7 @@
 /* How often a draft with the judge's luck is the judge's own choice, beside the most that any rule
  * could keep, which is the sum of min(p, q) (what rejection sampling keeps: Leviathan et al. 2023),
  * and the least that this one may, which is (1 - TV) / (1 + TV) (Daliri, Musco and Suresh 2024,
- * theorem 1). Prints a table; docs/sampling.md quotes it.
+ * theorem 1). Prints a table; docs/lab/2026-11-21-acceptance-of-draws.md quotes it.
  *
  *     test_acceptance MODEL DRAFT [PLACES]
  *

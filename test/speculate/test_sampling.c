@@ -218,7 +218,7 @@ static struct rf_cascade *open_cascade(const struct chain *chain, struct rf_sequ
     int code = rf_cascade_new(&cascade, levels, n, sequence, &rf_system_allocator, &error);
     CHECK_MSG(code == 0, "%s", error.text);
     if (code) return NULL;
-    cascade->gamma = chain->gamma;
+    rf_cascade_set_gamma(cascade, chain->gamma, 0.0f);
     return cascade;
 }
 
@@ -227,7 +227,7 @@ static void two_tokens(struct rf_cascade *cascade, int32_t tokens[2])
 {
     struct rf_error error = {.text = ""};
     struct rf_yield yield[RF_MAX_DRAFT + 1];
-    struct rf_sequence *sequence = cascade->sequence;
+    struct rf_sequence *sequence = rf_cascade_sequence(cascade);
     rf_sequence_rewind(sequence, PROMPT);
     while (rf_sequence_n_committed(sequence) < PROMPT + 2) {
         int32_t made = rf_cascade_round(cascade, 4, yield, &error);

@@ -18,7 +18,7 @@ struct plain_queue {
 
 struct rf_weight {
     size_t rows, columns;
-    int is_quantised; /* its operands are rounded to 8 bits in RF_PRECISION_FORMAT */
+    int is_quantised; /* a matrix whose operands are rounded to 8 bits in RF_PRECISION_FORMAT */
     float *values;    /* a matrix: [columns][rows]; a table or a vector: [rows][columns] */
 };
 
@@ -101,11 +101,10 @@ static inline float round_bf16(float x)
 /* ---- plain_weights.c ---- */
 
 int plain_weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                      const struct rf_weight_request *requests, int32_t n_requests,
+                      const struct rf_weight_plan *plans, int32_t n_plans,
                       rf_load_progress progress, void *user, struct rf_error *error);
 void plain_weights_free(struct rf_weights *weights);
-struct rf_weight_bytes plain_weight_bytes(const struct rf_weight_request *request);
-const char *plain_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
+struct rf_weight_bytes plain_weight_bytes(const struct rf_weight_plan *plan);
 
 /* ---- plain_cache.c ---- */
 

@@ -182,7 +182,6 @@ const struct rf_backend_kind plain_backend_kind = {
     .describe = describe,
     .open = open_kind,
     .weight_bytes = plain_weight_bytes,
-    .weight_format = plain_weight_format,
     .kv_bytes = kv_bytes,
     .free_bytes = free_bytes,
     .view_bytes = view_bytes,

@@ -151,18 +151,9 @@ void plain_finish(struct plain_view *view)
     forget(view);
 }
 
-static int take_group(struct plain_view *view, int32_t g, const struct rf_rows *rows,
-                      struct rf_error *error)
+static void take_group(struct plain_view *view, const struct rf_rows *rows)
 {
-    int32_t n_ctx = rows->cache->shape.n_ctx, first = view->n_rows;
-    if (rows->n < 1 || rows->first_pos < 0 || rows->n > n_ctx - rows->first_pos)
-        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: %d rows from %d on in a context of %d", g,
-                       rows->n, rows->first_pos, n_ctx);
-    if (rows->cache->shape.kv != view->base.shape.kv)
-        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: another type of KV cache", g);
-    if (rows->n > view->base.shape.max_rows - first)
-        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: more than %d rows", g,
-                       view->base.shape.max_rows);
+    int32_t first = view->n_rows;
     for (int32_t i = 0; i < rows->n; i++) {
         int32_t parent = rows->parents ? rows->parents[i] : i - 1;
         view->rows[first + i] = (struct row){
@@ -173,22 +164,6 @@ static int take_group(struct plain_view *view, int32_t g, const struct rf_rows *
             .group = rows};
     }
     view->n_rows += rows->n;
-    return 0;
-}
-
-static int check_pass(struct plain_view *view, const struct rf_pass *pass, struct rf_error *error)
-{
-    int code = 0, has_trees = 0;
-    view->n_rows = 0;
-    for (int32_t g = 0; !code && g < pass->n_groups; g++) {
-        has_trees |= pass->groups[g].parents != NULL;
-        code = take_group(view, g, &pass->groups[g], error);
-    }
-    if (!code && has_trees && view->n_rows > RF_TREE_ROWS)
-        code = rf_fail(error, RF_ERR_ARGUMENT, "%d rows with branches", view->n_rows);
-    if (!code && !pass->logprobs && pass->n_wanted > view->base.shape.max_logits)
-        code = rf_fail(error, RF_ERR_ARGUMENT, "%d answers", pass->n_wanted);
-    return code;
 }
 
 /* Room for what a row sees. */
@@ -231,8 +206,9 @@ int plain_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_err
     plain_finish(view->queue->pending);
     for (int32_t g = 0; g < pass->n_groups; g++)
         plain_finish(((struct plain_cache *)pass->groups[g].cache)->pending);
-    code = check_pass(view, pass, error);
-    if (!code) code = reserve_scores(view, pass, error);
+    view->n_rows = 0;
+    for (int32_t g = 0; g < pass->n_groups; g++) take_group(view, &pass->groups[g]);
+    code = reserve_scores(view, pass, error);
     if (!code) {
         ruin_answers(view);
         view->pass = *pass;

@@ -1,68 +1,42 @@
+/* The plain backend's weights: every tensor's values in F32, as the plan says that the model
+ * computes with them. They never pass through panels, so that the tests have a second way to the
+ * same values. plain_backend.c lists these functions. */
 #include <string.h>
 
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
-#include "quant/cast.h"
 #include "support/plain.h"
 
-static enum rf_cast_target target_of(enum rf_weight_form form)
+/* The values of a tensor as the model computes with them, [rows][columns] in host memory. `cast`:
+ * room for the tensor after a cast. */
+static void read_values(const struct rf_weight_plan *plan, float *values, uint8_t *cast)
 {
-    return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4
-           : form == RF_WEIGHTS_Q4  ? RF_TARGET_Q4
-                                    : RF_TARGET_BF16;
-}
-
-/* The type whose values a matrix has. */
-static enum rf_dtype type_in_form(enum rf_dtype dtype, enum rf_weight_form form, int64_t k)
-{
-    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(target_of(form), dtype, k);
-}
-
-static int is_quantised(enum rf_dtype dtype)
-{
-    return rf_dtype_info(dtype)->block_elems > 1;
-}
-
-static int is_matrix_role(enum rf_weight_role role)
-{
-    return role != RF_WEIGHT_VECTOR && role != RF_WEIGHT_TABLE;
-}
-
-/* The values of a tensor as the model computes with them, [rows][columns] in host memory. */
-static int read_values(const struct rf_weight_request *request, float *values, uint8_t *cast)
-{
-    const struct rf_tensor *tensor = request->tensor;
-    enum rf_dtype from = tensor->dtype, to = from;
+    const struct rf_tensor *tensor = plan->tensor;
     const void *data = tensor->data;
     size_t n = (size_t)rf_tensor_elements(tensor);
-    int is_matrix = is_matrix_role(request->role);
-    if (is_matrix) to = type_in_form(from, request->form, tensor->ne[0]);
-    if (to != from) {
-        rf_cast_values(rf_kernels(RF_TIER_SCALAR), target_of(request->form), from, data, to, cast,
-                       n);
+    if (plan->dtype != tensor->dtype) {
+        rf_cast_values(rf_kernels(RF_TIER_SCALAR), plan->target, tensor->dtype, data, plan->dtype,
+                       cast, n);
         data = cast;
     }
-    rf_dequantize_f32(to, data, values, n);
-    /* Beside casts, the rows of tables are BF16 where the file has floats. */
-    int table_in_bf16 = request->form == RF_WEIGHTS_BF16 ||
-                        (request->form != RF_WEIGHTS_STORED && !is_quantised(from));
-    int in_bf16 = is_matrix ? !is_quantised(to) : request->role == RF_WEIGHT_TABLE && table_in_bf16;
+    rf_dequantize_f32(plan->dtype, data, values, n);
+    int in_bf16 = plan->is_matrix ? plan->format == RF_FORMAT_BF16 : plan->table_in_bf16;
     for (size_t i = 0; in_bf16 && i < n; i++) values[i] = round_bf16(values[i]);
-    return is_matrix && is_quantised(to);
 }
 
-static int load_tensor(struct rf_backend *backend, const struct rf_weight_request *request,
+static int load_tensor(struct rf_backend *backend, const struct rf_weight_plan *plan,
                        struct rf_weight *weight, struct rf_error *error)
 {
-    size_t n = (size_t)rf_tensor_elements(request->tensor);
-    weight->columns = (size_t)request->tensor->ne[0];
-    weight->rows = n / weight->columns;
+    size_t n = (size_t)rf_tensor_elements(plan->tensor);
+    weight->columns = plan->columns;
+    weight->rows = plan->n_experts * plan->rows;
+    weight->is_quantised = plan->is_matrix && plan->format != RF_FORMAT_BF16;
     float *values = rf_malloc(backend->allocator, n, 2 * sizeof *values, "weights", error);
     if (!values) return RF_ERR_MEMORY;
-    weight->is_quantised = read_values(request, values, (uint8_t *)(values + n));
+    read_values(plan, values, (uint8_t *)(values + n));
     begin_work(backend);
     weight->values = plain_memory_take(plain_memory_of(backend), n, "weights", error);
-    if (weight->values && !is_matrix_role(request->role))
+    if (weight->values && !plan->is_matrix)
         memcpy(weight->values, values, n * sizeof *values);
     else if (weight->values)
         for (size_t i = 0; i < n; i++)
@@ -86,7 +60,7 @@ void plain_weights_free(struct rf_weights *base)
 }
 
 int plain_weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                      const struct rf_weight_request *requests, int32_t n_requests,
+                      const struct rf_weight_plan *plans, int32_t n_plans,
                       rf_load_progress progress, void *user, struct rf_error *error)
 {
     struct rf_backend *backend = queue->backend;
@@ -97,18 +71,18 @@ int plain_weights_new(struct rf_weights **weights, struct rf_queue *queue,
     struct plain_weights *made = rf_calloc(backend->allocator, 1, sizeof *made, "weights", error);
     if (!made) return RF_ERR_MEMORY;
     made->base.backend = backend;
-    made->n = n_requests;
+    made->n = n_plans;
     made->tensors =
-        rf_calloc(backend->allocator, (size_t)n_requests, sizeof *made->tensors, "weights", error);
+        rf_calloc(backend->allocator, (size_t)n_plans, sizeof *made->tensors, "weights", error);
     if (!made->tensors) code = RF_ERR_MEMORY;
-    for (int32_t i = 0; i < n_requests; i++) total += requests[i].tensor->bytes;
-    for (int32_t i = 0; !code && i < n_requests; i++) {
+    for (int32_t i = 0; i < n_plans; i++) total += plans[i].tensor->bytes;
+    for (int32_t i = 0; !code && i < n_plans; i++) {
         if (progress && progress(user, done, total))
             code = rf_fail(error, RF_ERR_CANCELLED, "loading was cancelled");
         else
-            code = load_tensor(backend, &requests[i], &made->tensors[i], error);
-        *requests[i].weight = &made->tensors[i];
-        done += requests[i].tensor->bytes;
+            code = load_tensor(backend, &plans[i], &made->tensors[i], error);
+        *plans[i].weight = &made->tensors[i];
+        done += plans[i].tensor->bytes;
     }
     if (code) {
         plain_weights_free(&made->base);
@@ -118,15 +92,9 @@ int plain_weights_new(struct rf_weights **weights, struct rf_queue *queue,
     return 0;
 }
 
-struct rf_weight_bytes plain_weight_bytes(const struct rf_weight_request *request)
+struct rf_weight_bytes plain_weight_bytes(const struct rf_weight_plan *plan)
 {
-    uint64_t bytes = rf_tensor_elements(request->tensor) * sizeof(float);
-    return (struct rf_weight_bytes){.pass = request->role == RF_WEIGHT_TABLE ? 0 : bytes,
+    uint64_t bytes = rf_tensor_elements(plan->tensor) * sizeof(float);
+    return (struct rf_weight_bytes){.pass = plan->role == RF_WEIGHT_TABLE ? 0 : bytes,
                                     .resident = bytes};
-}
-
-const char *plain_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
-{
-    enum rf_dtype type = type_in_form(dtype, form, 256);
-    return rf_dtype_info(is_quantised(type) ? type : RF_BF16)->name;
 }

@@ -27,36 +27,31 @@ static int open_both(struct rf_backend **backend, const struct rf_backend_kind *
 }
 
 /* What it says of itself is what the second one says. */
-#define KIND(kind, first, second, prefix)                                                        \
-    static int prefix##_open(struct rf_backend **backend,                                        \
-                             const struct rf_backend_options *options,                           \
-                             const struct rf_allocator *allocator, struct rf_error *error)       \
-    {                                                                                            \
-        return open_both(backend, &first, &second, options, allocator, error);                   \
-    }                                                                                            \
-    static int prefix##_describe(const struct rf_backend_options *options,                       \
-                                 struct rf_device_info *info, struct rf_error *error)            \
-    {                                                                                            \
-        return second.describe(options, info, error);                                            \
-    }                                                                                            \
-    static struct rf_weight_bytes prefix##_weight_bytes(const struct rf_weight_request *request) \
-    {                                                                                            \
-        return second.weight_bytes(request);                                                     \
-    }                                                                                            \
-    static const char *prefix##_format(enum rf_dtype dtype, enum rf_weight_form form)            \
-    {                                                                                            \
-        return second.weight_format(dtype, form);                                                \
-    }                                                                                            \
-    static uint64_t prefix##_kv_bytes(const struct rf_params *params, enum rf_kv_type kv,        \
-                                      int32_t n_ctx)                                             \
-    {                                                                                            \
-        return second.kv_bytes(params, kv, n_ctx);                                               \
-    }                                                                                            \
-    const struct rf_backend_kind kind = {.name = #prefix,                                        \
-                                         .describe = prefix##_describe,                          \
-                                         .open = prefix##_open,                                  \
-                                         .weight_bytes = prefix##_weight_bytes,                  \
-                                         .weight_format = prefix##_format,                       \
+#define KIND(kind, first, second, prefix)                                                  \
+    static int prefix##_open(struct rf_backend **backend,                                  \
+                             const struct rf_backend_options *options,                     \
+                             const struct rf_allocator *allocator, struct rf_error *error) \
+    {                                                                                      \
+        return open_both(backend, &first, &second, options, allocator, error);             \
+    }                                                                                      \
+    static int prefix##_describe(const struct rf_backend_options *options,                 \
+                                 struct rf_device_info *info, struct rf_error *error)      \
+    {                                                                                      \
+        return second.describe(options, info, error);                                      \
+    }                                                                                      \
+    static struct rf_weight_bytes prefix##_weight_bytes(const struct rf_weight_plan *plan) \
+    {                                                                                      \
+        return second.weight_bytes(plan);                                                  \
+    }                                                                                      \
+    static uint64_t prefix##_kv_bytes(const struct rf_params *params, enum rf_kv_type kv,  \
+                                      int32_t n_ctx)                                       \
+    {                                                                                      \
+        return second.kv_bytes(params, kv, n_ctx);                                         \
+    }                                                                                      \
+    const struct rf_backend_kind kind = {.name = #prefix,                                  \
+                                         .describe = prefix##_describe,                    \
+                                         .open = prefix##_open,                            \
+                                         .weight_bytes = prefix##_weight_bytes,            \
                                          .kv_bytes = prefix##_kv_bytes}
 
 KIND(shared_cpu_kind, rf_cpu_backend_kind, rf_cpu_backend_kind, processors);

@@ -1,3 +1,5 @@
+/* The read bandwidth and the notes about it. A measurement is added before and after each piece of
+ * work, so that the mean around it is of the same seconds. */
 #include "bench/ceiling.h"
 
 #include <stdio.h>

@@ -18,7 +18,7 @@ int bench_read(struct bench_reads *reads, const riffle_model *model, int32_t thr
 /* The mean of the last two: those before and after what was measured between them. */
 double bench_reads_around(const struct bench_reads *reads);
 double bench_reads_median(const struct bench_reads *reads);
-/* What a reader of the figures must know: sentences, each with a newline; "" if all is well.
+/* Appends notes about the figures: sentences, each with a newline; none if all is well.
  * `percent`: of the read bandwidth, with `bytes` that are read again and again. */
 void bench_notes(const struct bench_reads *reads, double percent, uint64_t bytes,
                  struct buffer *notes);

@@ -1,9 +1,11 @@
+/* Times passes of 1 to 16 rows. The median of a few passes is taken, as one alone is disturbed
+ * easily. */
 #include "bench/passes.h"
 
 #include "base/median.h"
 #include "platform/terminal.h"
 
-enum { PASSES = 3 }; /* of each size */
+enum { PASSES = 3 }; /* timed passes of each size */
 
 const int32_t bench_pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};
 

@@ -1,4 +1,5 @@
-/* Passes of several rows over the weights, timed as they are in a verification. */
+/* Passes of several rows over the weights, as a verification of drafts has them. Both forms of
+ * `riffle bench` time them, on a session that holds a text already. */
 #ifndef BENCH_PASSES_H
 #define BENCH_PASSES_H
 

@@ -22,10 +22,10 @@ static const char prompt_text[] =
     "Seen from a hill, pools and riffles follow each other at even distances, about five to seven "
     "times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
-/* One figure: what it is of, and its value in each round. */
+/* One figure: its kind, and its value in each round. */
 struct round_values {
     enum bench_kind kind;
-    int32_t depth, tokens; /* as in struct bench_figure */
+    int32_t depth, tokens; /* see struct bench_figure */
     double *values;        /* [repeats] */
     double *of_read;       /* [repeats] of BENCH_DECODE; else NULL */
 };
@@ -37,7 +37,7 @@ struct plain_run {
     size_t n_prompts, n_depths;
     int32_t n_gen;
     int32_t *tokens;              /* a text of the greatest depth and prompt */
-    struct round_values *figures; /* in the order of bench_plain.figures */
+    struct round_values *figures; /* the order is that of bench_plain.figures */
     size_t n_figures;
     uint64_t rounds_done;
     struct progress_line progress;
@@ -71,7 +71,7 @@ static int take_list(const char *option, const char *list, int32_t least, int32_
 }
 
 /* Tokens of context that all figures need. */
-static int64_t context_of(const struct plain_run *run)
+static int64_t plain_context(const struct plain_run *run)
 {
     int64_t prompt = run->prompts[run->n_prompts - 1],
             after = (int64_t)run->prompts[0] + 1 + run->n_gen;
@@ -80,7 +80,7 @@ static int64_t context_of(const struct plain_run *run)
 }
 
 /* Decides on the figures. CLI_OK or CLI_USAGE. */
-static int choose(struct plain_run *run, const struct cli_options *options)
+static int plain_choose(struct plain_run *run, const struct cli_options *options)
 {
     run->options = options;
     run->n_gen = options->n_gen ? options->n_gen : DECODE_TOKENS;
@@ -90,7 +90,7 @@ static int choose(struct plain_run *run, const struct cli_options *options)
     if (status == CLI_OK)
         status = take_list("--depth", options->depths, 0, 0, &run->depths, &run->n_depths);
     if (status != CLI_OK) return status;
-    int64_t needed = context_of(run);
+    int64_t needed = plain_context(run);
     if (options->n_ctx && options->n_ctx < needed)
         return cli_usage_error("--ctx %d is less than the %lld tokens that the greatest depth, the "
                                "prompts, --gen and the passes take",
@@ -125,7 +125,7 @@ static void add_figures(struct plain_run *run)
 }
 
 /* Repeats an English text to the length of the longest context and prompt. */
-static int make_tokens(struct plain_run *run)
+static int plain_make_tokens(struct plain_run *run)
 {
     size_t length =
         (size_t)run->depths[run->n_depths - 1] + (size_t)run->prompts[run->n_prompts - 1];
@@ -152,7 +152,7 @@ static int read_and_decode(struct plain_run *run, int32_t depth, int32_t prompt,
     generate.ignore_repetition = 1;
 
     int code = riffle_rewind(session, depth);
-    /* A cache that quantises may have to read some of it again, which is not to be measured. */
+    /* A cache that quantises may read some of the text again now, which must not be measured. */
     if (code == RIFFLE_OK) code = riffle_prefill(session, NULL, 0);
     riffle_session_reset_stats(session);
     if (code == RIFFLE_OK) code = riffle_prefill(session, run->tokens + depth, (size_t)prompt);
@@ -162,7 +162,7 @@ static int read_and_decode(struct plain_run *run, int32_t depth, int32_t prompt,
 }
 
 /* The figures of one depth, from `figures` on, in one round. 0 or a code of the library. */
-static int measure_round(struct plain_run *run, struct round_values *figures, size_t round)
+static int plain_measure_round(struct plain_run *run, struct round_values *figures, size_t round)
 {
     riffle_session *session = run->results->engine.session;
     riffle_stats stats;
@@ -197,7 +197,7 @@ static double bytes_of_token(const struct plain_run *run, const struct round_val
     return (double)info->weight_bytes + (double)kv_bytes / options.n_ctx * positions;
 }
 
-static int show_progress(struct plain_run *run, int32_t depth, int32_t round)
+static int plain_show_progress(struct plain_run *run, int32_t depth, int32_t round)
 {
     char note[64];
     snprintf(note, sizeof note, "depth %d, round %d of %d", depth, round, run->results->repeats);
@@ -208,7 +208,7 @@ static int show_progress(struct plain_run *run, int32_t depth, int32_t round)
 }
 
 /* All rounds of a depth. 0 or a code of the library. */
-static int measure_depth(struct plain_run *run, struct round_values *figures)
+static int plain_measure_depth(struct plain_run *run, struct round_values *figures)
 {
     riffle_session *session = run->results->engine.session;
     struct round_values *decode = figures + run->n_prompts;
@@ -219,43 +219,43 @@ static int measure_depth(struct plain_run *run, struct round_values *figures)
         code = riffle_prefill(session, run->tokens + held, (size_t)(depth - held));
     progress_clear(&run->results->engine.progress);
     /* The first round warms everything up and is not counted. */
-    if (code == RIFFLE_OK) code = measure_round(run, figures, 0);
+    if (code == RIFFLE_OK) code = plain_measure_round(run, figures, 0);
     if (code == RIFFLE_OK)
         code = bench_read(&run->results->reads, run->results->engine.model,
                           run->results->origin.threads);
     for (int32_t i = 0; i < run->results->repeats && code == RIFFLE_OK; i++) {
-        code = measure_round(run, figures, (size_t)i);
+        code = plain_measure_round(run, figures, (size_t)i);
         if (code == RIFFLE_OK)
             code = bench_read(&run->results->reads, run->results->engine.model,
                               run->results->origin.threads);
         if (code != RIFFLE_OK) break;
         decode->of_read[i] = 100 * decode->values[i] * bytes_of_token(run, decode) /
                              bench_reads_around(&run->results->reads);
-        code = show_progress(run, depth, i + 1);
+        code = plain_show_progress(run, depth, i + 1);
     }
     progress_clear(&run->progress);
     return code;
 }
 
-static int measure(struct plain_run *run)
+static int plain_measure(struct plain_run *run)
 {
     riffle_stats stats;
     int code = riffle_session_get_stats(run->results->engine.session, &stats, sizeof stats);
     int status =
         code == RIFFLE_OK ? origin_take(&run->results->origin, stats.threads) : cli_status(code);
-    if (status == CLI_OK) status = make_tokens(run);
+    if (status == CLI_OK) status = plain_make_tokens(run);
     if (status != CLI_OK) return status;
     size_t each = run->n_figures / run->n_depths;
     for (size_t i = 0; i < run->n_figures && code == RIFFLE_OK; i += each)
-        code = measure_depth(run, &run->figures[i]);
+        code = plain_measure_depth(run, &run->figures[i]);
     return cli_status(code);
 }
 
-static int open_and_measure(struct plain_run *run)
+static int plain_open_and_measure(struct plain_run *run)
 {
     struct cli_options plain = *run->options;
     struct engine *engine = &run->results->engine;
-    int64_t needed = context_of(run);
+    int64_t needed = plain_context(run);
     plain.chain = "none";
     int status = engine_open_model(engine, &plain, 0);
     if (status != CLI_OK) return status;
@@ -270,7 +270,7 @@ static int open_and_measure(struct plain_run *run)
     status = engine_begin_session(engine, &plain, plain.n_ctx ? plain.n_ctx : (int)needed);
     if (status != CLI_OK) return status;
     add_figures(run);
-    return measure(run);
+    return plain_measure(run);
 }
 
 static struct bench_spread spread_of(double *values, size_t n)
@@ -302,8 +302,8 @@ int bench_plain_measure(struct bench_plain *results, const struct cli_options *o
 {
     struct plain_run run = {.results = results};
     *results = (struct bench_plain){0};
-    int status = choose(&run, options);
-    if (status == CLI_OK) status = open_and_measure(&run);
+    int status = plain_choose(&run, options);
+    if (status == CLI_OK) status = plain_open_and_measure(&run);
     if (status == CLI_OK) take_spreads(&run);
     for (size_t i = 0; i < run.n_figures; i++) {
         free(run.figures[i].values);

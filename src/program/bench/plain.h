@@ -1,5 +1,5 @@
-/* Plain decoding against the machine's memory bandwidth: prompts, decoding and passes at depths of
- * the context. */
+/* Measures plain decoding against the machine's memory bandwidth: prompts, decoding and passes at
+ * depths of the context. The verb bench calls it without --suite. */
 #ifndef BENCH_PLAIN_H
 #define BENCH_PLAIN_H
 

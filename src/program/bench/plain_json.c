@@ -1,3 +1,5 @@
+/* Writes the members that every document of `riffle bench` has. Scripts below bench/ and the tests
+ * read them, so names and units are fixed. */
 #include "bench/plain_json.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The part of the JSON that both forms of `riffle bench` write. */
+/* The part of the JSON that both forms of `riffle bench` write. Both reports call it first, so
+ * that the figures of plain decoding have the same members everywhere. */
 #ifndef BENCH_PLAIN_JSON_H
 #define BENCH_PLAIN_JSON_H
 

@@ -1,4 +1,5 @@
-/* The figures of plain decoding as text, JSON and CSV. */
+/* The figures of plain decoding as text, JSON and CSV. Nothing is computed here but ratios of
+ * medians. */
 #include "bench/plain_report.h"
 
 #include <stdio.h>
@@ -7,9 +8,10 @@
 #include "bench/plain_json.h"
 #include "output/output.h"
 
-/* The figure of that kind, first or with those tokens, of the depth that begins at `figures`. */
-static const struct bench_figure *find(const struct bench_figure *figures, enum bench_kind kind,
-                                       int32_t tokens)
+/* Finds a figure of the depth that begins at `figures`: the first of the kind, or the one with that
+ * number of tokens. */
+static const struct bench_figure *find_figure(const struct bench_figure *figures,
+                                              enum bench_kind kind, int32_t tokens)
 {
     while (figures->kind != kind || (tokens && figures->tokens != tokens)) figures++;
     return figures;
@@ -26,14 +28,14 @@ static const char *kind_name(enum bench_kind kind)
     return names[kind];
 }
 
-static const char *unit_of(const struct bench_figure *figure)
+static const char *figure_unit(const struct bench_figure *figure)
 {
     return figure->kind == BENCH_PASS ? "seconds" : "tokens_per_second";
 }
 
 /* ---- text ---- */
 
-static void print_head(const struct bench_plain *bench)
+static void plain_print_head(const struct bench_plain *bench)
 {
     const riffle_model_info *info = &bench->engine.info;
     struct buffer machine = {0}, program = {0};
@@ -73,7 +75,7 @@ static void print_figure(const struct bench_figure *figure)
         print_spread("", "", &figure->of_read, 1, "% of read bandwidth");
 }
 
-/* How the medians fall with the depth, beside those of the first depth. */
+/* Shows how the medians fall with the depth, as ratios to the first depth. */
 static void print_depths(const struct bench_plain *bench)
 {
     const struct bench_figure *first = bench->figures;
@@ -91,8 +93,8 @@ static void print_depths(const struct bench_plain *bench)
             int32_t tokens;
         } columns[] = {{BENCH_PROMPT, prompt}, {BENCH_DECODE, 0}, {BENCH_PASS, 8}};
         for (int c = 0; c < 3; c++) {
-            double here = find(figures, columns[c].kind, columns[c].tokens)->value.median,
-                   there = find(first, columns[c].kind, columns[c].tokens)->value.median;
+            double here = find_figure(figures, columns[c].kind, columns[c].tokens)->value.median,
+                   there = find_figure(first, columns[c].kind, columns[c].tokens)->value.median;
             int is_time = columns[c].kind == BENCH_PASS;
             printf(" %13.2f %5.2fx", is_time ? 1e3 * here : here,
                    is_time ? there / here : here / there);
@@ -101,9 +103,9 @@ static void print_depths(const struct bench_plain *bench)
     }
 }
 
-static void print_text(const struct bench_plain *bench)
+static void plain_print_text(const struct bench_plain *bench)
 {
-    print_head(bench);
+    plain_print_head(bench);
     for (size_t i = 0; i < bench->n_figures; i++) {
         if (i % figures_of_depth(bench) == 0) {
             printf("\n");
@@ -121,17 +123,17 @@ static void write_figure(struct json_writer *json, const struct bench_figure *fi
 {
     const struct bench_spread *spread = &figure->value;
     jw_put(json, "{ depth %d figure %s tokens %d unit %s", figure->depth, kind_name(figure->kind),
-           figure->tokens, unit_of(figure));
+           figure->tokens, figure_unit(figure));
     jw_put(json, "median %g q1 %g q3 %g", spread->median, spread->low, spread->high);
     if (figure->kind == BENCH_DECODE) jw_put(json, "percent_of_read %g", figure->of_read.median);
     jw_put(json, "}");
 }
 
 /* The member "plain" has the shortest prompt at the smallest depth. */
-static void print_json(const struct bench_plain *bench, const struct buffer *notes)
+static void plain_print_json(const struct bench_plain *bench, const struct buffer *notes)
 {
     struct json_writer json = {0};
-    const struct bench_figure *decode = find(bench->figures, BENCH_DECODE, 0);
+    const struct bench_figure *decode = find_figure(bench->figures, BENCH_DECODE, 0);
     double figures[FIGURES] = {[DECODE_TPS] = decode->value.median,
                                [PREFILL_TPS] = bench->figures->value.median,
                                [PERCENT_OF_READ] = decode->of_read.median,
@@ -147,7 +149,7 @@ static void print_json(const struct bench_plain *bench, const struct buffer *not
 
 /* ---- CSV (RFC 4180) ---- */
 
-static void put_field(struct buffer *line, const char *text)
+static void csv_put_field(struct buffer *line, const char *text)
 {
     int quotes = strpbrk(text, ",\"\r\n") != NULL;
     if (line->count && line->data[line->count - 1] != '\n') buffer_puts(line, ",");
@@ -156,15 +158,15 @@ static void put_field(struct buffer *line, const char *text)
     if (quotes) buffer_puts(line, "\"");
 }
 
-static void put_number(struct buffer *line, double number)
+static void csv_put_number(struct buffer *line, double number)
 {
     char text[32];
     snprintf(text, sizeof text, "%.9g", number);
-    put_field(line, text);
+    csv_put_field(line, text);
 }
 
-static void put_figure(struct buffer *lines, const struct bench_plain *bench,
-                       const struct bench_figure *figure)
+static void csv_put_figure(struct buffer *lines, const struct bench_plain *bench,
+                           const struct bench_figure *figure)
 {
     const riffle_model_info *info = &bench->engine.info;
     const struct bench_spread *spread = &figure->value;
@@ -176,30 +178,30 @@ static void put_figure(struct buffer *lines, const struct bench_plain *bench,
                            engine_model_name(&bench->engine),
                            info->weights,
                            info->activation_bits == 8 ? "8" : "16"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) put_field(lines, texts[i]);
-    put_number(lines, (double)info->weight_bytes);
-    put_number(lines, bench->origin.threads);
-    put_number(lines, bench_reads_median(&bench->reads) / 1e9);
-    put_number(lines, bench->repeats);
-    put_number(lines, figure->depth);
-    put_field(lines, kind_name(figure->kind));
-    put_number(lines, figure->tokens);
-    put_field(lines, unit_of(figure));
-    put_number(lines, spread->median);
-    put_number(lines, spread->low);
-    put_number(lines, spread->high);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) csv_put_field(lines, texts[i]);
+    csv_put_number(lines, (double)info->weight_bytes);
+    csv_put_number(lines, bench->origin.threads);
+    csv_put_number(lines, bench_reads_median(&bench->reads) / 1e9);
+    csv_put_number(lines, bench->repeats);
+    csv_put_number(lines, figure->depth);
+    csv_put_field(lines, kind_name(figure->kind));
+    csv_put_number(lines, figure->tokens);
+    csv_put_field(lines, figure_unit(figure));
+    csv_put_number(lines, spread->median);
+    csv_put_number(lines, spread->low);
+    csv_put_number(lines, spread->high);
     buffer_puts(lines, ",");
     if (figure->kind == BENCH_DECODE) buffer_printf(lines, "%.9g", figure->of_read.median);
     buffer_puts(lines, "\n");
 }
 
-static void print_csv(const struct bench_plain *bench)
+static void plain_print_csv(const struct bench_plain *bench)
 {
     struct buffer lines = {0};
     buffer_puts(&lines,
                 "date,version,commit,cpu,tier,model,weights,activations,weight_bytes,threads,"
                 "read_gbps,repeats,depth,figure,tokens,unit,median,q1,q3,percent_of_read\n");
-    for (size_t i = 0; i < bench->n_figures; i++) put_figure(&lines, bench, &bench->figures[i]);
+    for (size_t i = 0; i < bench->n_figures; i++) csv_put_figure(&lines, bench, &bench->figures[i]);
     buffer_write(&lines, stdout);
     buffer_free(&lines);
 }
@@ -212,11 +214,11 @@ void bench_plain_report(const struct bench_plain *bench, const struct cli_option
         if (bench->figures[i].of_read.median > most) most = bench->figures[i].of_read.median;
     bench_notes(&bench->reads, most, bench->engine.info.weight_bytes, &notes);
     if (options->json)
-        print_json(bench, &notes);
+        plain_print_json(bench, &notes);
     else if (options->csv)
-        print_csv(bench);
+        plain_print_csv(bench);
     else
-        print_text(bench);
+        plain_print_text(bench);
     print_notes(&notes);
     buffer_free(&notes);
 }

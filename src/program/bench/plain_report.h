@@ -1,4 +1,5 @@
-/* The report of plain decoding: it reads the results and prints them. */
+/* The report of plain decoding: it reads the results and prints them. The verb bench calls it
+ * while the model is still open. */
 #ifndef BENCH_PLAIN_REPORT_H
 #define BENCH_PLAIN_REPORT_H
 

@@ -14,8 +14,8 @@
 static const size_t most_file_bytes = (size_t)64 << 20;
 
 /* Takes over both buffers. */
-static void add(struct bench_prompt **items, size_t *count, struct buffer *name,
-                struct buffer *text)
+static void add_prompt(struct bench_prompt **items, size_t *count, struct buffer *name,
+                       struct buffer *text)
 {
     *items = cli_reallocate(*items, *count + 1, sizeof **items);
     /* An empty buffer's data is NULL. */
@@ -25,7 +25,7 @@ static void add(struct bench_prompt **items, size_t *count, struct buffer *name,
 }
 
 /* Named by task_id, question_id or name, else by the line. */
-static void name_of(const json_t *object, size_t line, struct buffer *name)
+static void append_prompt_name(const json_t *object, size_t line, struct buffer *name)
 {
     static const char *const keys[] = {"task_id", "question_id", "name"};
     const json_t *category = json_object_get(object, "category"), *value = NULL;
@@ -42,7 +42,7 @@ static void name_of(const json_t *object, size_t line, struct buffer *name)
 
 /* Appends the prompt. HumanEval has "prompt" and "entry_point", MT-bench "turns" (only the first is
  * used), GSM8K "question", MBPP "text"; others have "prompt". 0 for any other object. */
-static int prompt_of(const json_t *object, int raw, struct buffer *text)
+static int append_prompt_text(const json_t *object, int raw, struct buffer *text)
 {
     const json_t *texts[] = {json_object_get(object, "prompt"),
                              json_array_get(json_object_get(object, "turns"), 0),
@@ -57,14 +57,14 @@ static int prompt_of(const json_t *object, int raw, struct buffer *text)
     return 1;
 }
 
-/* A text with a name, which later lines quote. */
+/* Keeps a text with a name; later lines quote it. */
 static void add_excerpt(struct bench_prompts *prompts, const json_t *object)
 {
     const json_t *excerpt = json_object_get(object, "text");
     struct buffer name = {0}, text = {0};
     buffer_puts(&name, json_string_value(json_object_get(object, "excerpt")));
     buffer_append(&text, json_string_value(excerpt), json_string_length(excerpt));
-    add(&prompts->excerpts, &prompts->n_excerpts, &name, &text);
+    add_prompt(&prompts->excerpts, &prompts->n_excerpts, &name, &text);
 }
 
 /* Writes the excerpts that a prompt quotes before itself. CLI_OK, or CLI_FAILED with a sentence. */
@@ -86,8 +86,8 @@ static int quote(const struct bench_prompts *prompts, const char *file, size_t n
     return CLI_OK;
 }
 
-static int read_line(struct bench_prompts *prompts, const char *file, size_t number,
-                     const char *line, size_t n, int raw)
+static int read_json_line(struct bench_prompts *prompts, const char *file, size_t number,
+                          const char *line, size_t n, int raw)
 {
     /* jansson rejects \u0000 by default, so no text holds a zero byte. */
     json_error_t reason;
@@ -103,9 +103,9 @@ static int read_line(struct bench_prompts *prompts, const char *file, size_t num
         status = quote(prompts, file, number, json_object_get(object, "excerpts"), &text);
     if (is_excerpt) {
         add_excerpt(prompts, object);
-    } else if (status == CLI_OK && prompt_of(object, raw, &text)) {
-        name_of(object, number, &name);
-        add(&prompts->items, &prompts->count, &name, &text);
+    } else if (status == CLI_OK && append_prompt_text(object, raw, &text)) {
+        append_prompt_name(object, number, &name);
+        add_prompt(&prompts->items, &prompts->count, &name, &text);
     } else if (status == CLI_OK) {
         status = cli_fail("%s: line %zu has no prompt: a text \"prompt\", \"question\" or "
                           "\"text\", or texts \"turns\"",
@@ -116,21 +116,21 @@ static int read_line(struct bench_prompts *prompts, const char *file, size_t num
     return status;
 }
 
-static int is_blank(const char *line, size_t n)
+static int is_blank_text(const char *line, size_t n)
 {
     return strspn(line, " \t\r\n") >= n;
 }
 
-static int read_lines(struct bench_prompts *prompts, const char *file, const char *text,
-                      size_t bytes, int32_t most, int raw)
+static int read_json_lines(struct bench_prompts *prompts, const char *file, const char *text,
+                           size_t bytes, int32_t most, int raw)
 {
     size_t number = 0;
     for (size_t at = 0; at < bytes && !(most && prompts->count >= (size_t)most);) {
         const char *end = memchr(text + at, '\n', bytes - at);
         size_t n = end ? (size_t)(end - text) - at : bytes - at;
         number++;
-        if (!is_blank(text + at, n)) {
-            int status = read_line(prompts, file, number, text + at, n, raw);
+        if (!is_blank_text(text + at, n)) {
+            int status = read_json_line(prompts, file, number, text + at, n, raw);
             if (status != CLI_OK) return status;
         }
         at += n + 1;
@@ -138,7 +138,7 @@ static int read_lines(struct bench_prompts *prompts, const char *file, const cha
     return prompts->count ? CLI_OK : cli_fail("%s holds no prompt, only excerpts", file);
 }
 
-/* By its name, or if its first line is a JSON object. */
+/* Whether a file is JSONL: its name says so, or its first line is a JSON object. */
 static int is_jsonl(const char *file, const char *text, size_t bytes)
 {
     size_t n = strlen(file), start = strspn(text, " \t\r\n");
@@ -150,8 +150,8 @@ static int is_jsonl(const char *file, const char *text, size_t bytes)
     return is;
 }
 
-static int read_text(struct bench_prompts *prompts, const char *file, const char *text,
-                     size_t bytes, int raw)
+static int read_one_text(struct bench_prompts *prompts, const char *file, const char *text,
+                         size_t bytes, int raw)
 {
     struct buffer name = {0}, prompt = {0};
     size_t zero = strlen(text);
@@ -161,11 +161,11 @@ static int read_text(struct bench_prompts *prompts, const char *file, const char
     const char *slash = rf_path_separator(file);
     buffer_puts(&name, slash && slash[1] ? slash + 1 : file);
     buffer_append(&prompt, text, bytes);
-    add(&prompts->items, &prompts->count, &name, &prompt);
+    add_prompt(&prompts->items, &prompts->count, &name, &prompt);
     return CLI_OK;
 }
 
-static int read_file(struct bench_prompts *prompts, const char *file, int32_t most, int raw)
+static int read_prompt_file(struct bench_prompts *prompts, const char *file, int32_t most, int raw)
 {
     struct rf_error error;
     char *text;
@@ -176,12 +176,12 @@ static int read_file(struct bench_prompts *prompts, const char *file, int32_t mo
     if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
     if (code != RF_OK) return cli_fail("%s", error.text);
     int status;
-    if (is_blank(text, bytes))
+    if (is_blank_text(text, bytes))
         status = cli_fail("%s holds no prompt: it is empty", file);
     else if (is_jsonl(file, text, bytes))
-        status = read_lines(prompts, file, text, bytes, most, raw);
+        status = read_json_lines(prompts, file, text, bytes, most, raw);
     else
-        status = read_text(prompts, file, text, bytes, raw);
+        status = read_one_text(prompts, file, text, bytes, raw);
     free(text);
     return status;
 }
@@ -198,8 +198,9 @@ int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t
     int status = -1;
     for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
         if (strcmp(suite, suites[i].name) == 0)
-            status = read_lines(prompts, suite, suites[i].text, strlen(suites[i].text), most, raw);
-    if (status < 0) status = read_file(prompts, suite, most, raw);
+            status =
+                read_json_lines(prompts, suite, suites[i].text, strlen(suites[i].text), most, raw);
+    if (status < 0) status = read_prompt_file(prompts, suite, most, raw);
     if (status != CLI_OK) bench_prompts_free(prompts);
     return status;
 }

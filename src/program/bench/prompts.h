@@ -1,8 +1,9 @@
-/* The prompts of a suite: those of bench/prompts, which the build embeds, or the user's own. */
+/* The prompts of a suite: the embedded ones of bench/prompts, or the user's own file. The suite
+ * reads them before it opens the model. */
 #ifndef BENCH_PROMPTS_H
 #define BENCH_PROMPTS_H
 
-#include "engine/engine.h"
+#include "session/engine.h"
 
 /* The suites of bench/prompts, embedded by the build. */
 extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[], bench_long_jsonl[];

@@ -6,7 +6,7 @@
 #include "bench/ceiling.h"
 #include "bench/passes.h"
 #include "bench/prompts.h"
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/origin.h"
 
 /* The figures of plain decoding that every bench has. FIRST_TOKEN and those from PASS on, one for
@@ -32,7 +32,7 @@ struct bench_spread {
 struct bench_figure {
     enum bench_kind kind;
     int32_t depth;               /* tokens that the context held before the prompt */
-    int32_t tokens;              /* of the prompt, decoded, or rows of the pass */
+    int32_t tokens;              /* tokens of the prompt, decoded tokens, or rows of the pass */
     struct bench_spread value;   /* tokens per second, or seconds of a pass */
     struct bench_spread of_read; /* BENCH_DECODE only: per cent of the read bandwidth */
 };
@@ -42,7 +42,8 @@ struct bench_plain {
     struct origin origin;
     struct bench_reads reads;
     int32_t repeats;
-    /* For each depth: one of each prompt, the shortest first, one of decoding, one of each pass. */
+    /* Each depth has a figure for each prompt, the shortest first, one for decoding, and one for
+     * each pass. */
     struct bench_figure *figures;
     size_t n_figures, n_depths;
 };
@@ -54,7 +55,7 @@ struct bench_row {
     const char *prompt;
     riffle_stats stats;
     int32_t prompt_tokens, tokens;
-    double plain_seconds; /* of plain decoding: the mean of just before and just after */
+    double plain_seconds; /* plain decoding: the mean of just before and just after */
     double tps, plain_tps, speedup;
     double first_token_seconds, plain_first_token_seconds; /* since reading the prompt began */
     double plain_prefill_tps;
@@ -67,8 +68,9 @@ struct bench_row {
 
 /* The rows of one chain. */
 struct bench_chain {
-    riffle_stats stats; /* its name and its levels; at the end, these are sums over all rows */
-    double mean, least; /* of the speed-ups: geometric mean, minimum */
+    riffle_stats
+        stats; /* the chain's name and levels; bench_summarise() makes them sums over all rows */
+    double mean, least; /* speed-ups: geometric mean, minimum */
     const char *least_prompt;
     double tps, first_token_seconds; /* medians */
     size_t n_different;
@@ -86,7 +88,7 @@ struct bench_suite {
     struct bench_row *rows; /* all chains of a prompt, then of the next */
     size_t n_rows;
     struct bench_reads reads;
-    double figures[FIGURES]; /* of plain decoding */
+    double figures[FIGURES]; /* figures of plain decoding */
 };
 
 #endif

@@ -22,7 +22,7 @@ enum { DEFAULT_TOKENS = 160, WARM_UP_TOKENS = 16, WARM_UP_BYTES = 2000, SPARE_TO
 struct lane {
     riffle_session *session;
     int32_t prompt_tokens, tokens;
-    double first_token_seconds, prefill_tps; /* when the prompt was last read */
+    double first_token_seconds, prefill_tps; /* measured when the prompt was last read */
     riffle_stats stats;
     int32_t *ids; /* [max_tokens] */
 };
@@ -40,14 +40,15 @@ struct suite_run {
 
 /* ---- one answer ---- */
 
-static int on_event(void *user, const riffle_event *event)
+static int lane_on_event(void *user, const riffle_event *event)
 {
     double *first_token = user;
     if (*first_token == 0 && event->token >= 0) *first_token = rf_clock_seconds();
     return rf_interrupts() > 0;
 }
 
-static int read_prompt(struct suite_run *run, struct lane *lane, const struct bench_prompt *prompt)
+static int lane_read_prompt(struct suite_run *run, struct lane *lane,
+                            const struct bench_prompt *prompt)
 {
     riffle_message message = {"user", prompt->text};
     int64_t n = run->results->raw ? engine_prefill(&run->results->engine, lane->session,
@@ -59,8 +60,8 @@ static int read_prompt(struct suite_run *run, struct lane *lane, const struct be
 }
 
 /* Keeps the ids and the figures of an answer of n tokens. */
-static int keep_answer(struct lane *lane, const struct bench_prompt *prompt, int64_t n,
-                       int32_t max_tokens)
+static int lane_keep_answer(struct lane *lane, const struct bench_prompt *prompt, int64_t n,
+                            int32_t max_tokens)
 {
     const int32_t *ids;
     lane->tokens = riffle_session_tokens(lane->session, &ids) - lane->prompt_tokens;
@@ -72,14 +73,15 @@ static int keep_answer(struct lane *lane, const struct bench_prompt *prompt, int
 }
 
 /* Reads the prompt into an empty session, as a user does. */
-static int read_afresh(struct suite_run *run, struct lane *lane, const struct bench_prompt *prompt)
+static int lane_read_afresh(struct suite_run *run, struct lane *lane,
+                            const struct bench_prompt *prompt)
 {
     int status = cli_status(riffle_rewind(lane->session, 0));
-    return status == CLI_OK ? read_prompt(run, lane, prompt) : status;
+    return status == CLI_OK ? lane_read_prompt(run, lane, prompt) : status;
 }
 
-/* Returns to the prompt's end, of which the last token is read again for its logits. */
-static int return_to_prompt(struct lane *lane)
+/* Returns to the prompt's end; its last token is read again for the logits. */
+static int lane_return_to_prompt(struct lane *lane)
 {
     const int32_t *tokens;
     int32_t last = lane->prompt_tokens - 1;
@@ -92,8 +94,8 @@ static int return_to_prompt(struct lane *lane)
 /* The time that a draft model takes to read the prompt counts as decoding. `again`: the lane has
  * answered this prompt, and need not read it. Plain decoding alone may do so, as drafts would have
  * read it, too; reading a long text takes longer than its answer. */
-static int answer(struct suite_run *run, struct lane *lane, const struct bench_prompt *prompt,
-                  int again, int32_t max_tokens)
+static int lane_answer(struct suite_run *run, struct lane *lane, const struct bench_prompt *prompt,
+                       int again, int32_t max_tokens)
 {
     double first_token = 0;
     char note[96];
@@ -109,18 +111,18 @@ static int answer(struct suite_run *run, struct lane *lane, const struct bench_p
     if (rf_interrupts() > 0) return CLI_INTERRUPTED;
     riffle_session_reset_stats(lane->session);
     double start = rf_clock_seconds();
-    int status = again ? return_to_prompt(lane) : read_afresh(run, lane, prompt);
+    int status = again ? lane_return_to_prompt(lane) : lane_read_afresh(run, lane, prompt);
     if (status != CLI_OK) return status;
-    int64_t n = riffle_generate(lane->session, &generate, on_event, &first_token);
+    int64_t n = riffle_generate(lane->session, &generate, lane_on_event, &first_token);
     if (rf_interrupts() > 0) return CLI_INTERRUPTED;
-    status = n < 0 ? cli_status(n) : keep_answer(lane, prompt, n, max_tokens);
+    status = n < 0 ? cli_status(n) : lane_keep_answer(lane, prompt, n, max_tokens);
     if (again || status != CLI_OK) return status;
     lane->first_token_seconds = first_token > 0 ? first_token - start : 0;
     lane->prefill_tps = tokens_per_second(lane->stats.prefill_tokens, lane->stats.prefill_seconds);
     return CLI_OK;
 }
 
-static int measure_read(struct suite_run *run)
+static int suite_measure_read(struct suite_run *run)
 {
     return cli_status(
         bench_read(&run->results->reads, run->results->engine.model, run->results->origin.threads));
@@ -128,7 +130,7 @@ static int measure_read(struct suite_run *run)
 
 /* ---- one prompt ---- */
 
-static void compare(struct bench_row *row, const struct lane *plain, const struct lane *lane)
+static void compare_tokens(struct bench_row *row, const struct lane *plain, const struct lane *lane)
 {
     int32_t n = plain->tokens < lane->tokens ? plain->tokens : lane->tokens, i = 0;
     while (i < n && plain->ids[i] == lane->ids[i]) i++;
@@ -139,8 +141,8 @@ static void compare(struct bench_row *row, const struct lane *plain, const struc
     row->got = i < lane->tokens ? lane->ids[i] : -1;
 }
 
-/* Sets what depends on plain decoding before and after the chain. */
-static void rate(struct bench_row *row, const struct lane *before, const struct lane *after)
+/* Sets the figures that depend on plain decoding before and after the chain. */
+static void rate_row(struct bench_row *row, const struct lane *before, const struct lane *after)
 {
     double seconds = row->stats.decode_seconds;
     row->plain_seconds = (before->stats.decode_seconds + after->stats.decode_seconds) / 2;
@@ -161,18 +163,18 @@ static int repeat_once(struct suite_run *run, const struct bench_prompt *prompt,
     int status = CLI_OK;
     for (size_t i = 0; i < run->results->n_chains && status == CLI_OK; i++) {
         struct lane *lane = &run->lanes[1 + i];
-        status = answer(run, lane, prompt, 0, run->results->max_tokens);
+        status = lane_answer(run, lane, prompt, 0, run->results->max_tokens);
         struct bench_row *row = &rows[i * step];
         *row = (struct bench_row){.prompt = prompt->name,
                                   .stats = lane->stats,
                                   .prompt_tokens = lane->prompt_tokens,
                                   .tokens = lane->tokens,
                                   .first_token_seconds = lane->first_token_seconds};
-        if (status == CLI_OK) compare(row, plain, lane);
+        if (status == CLI_OK) compare_tokens(row, plain, lane);
     }
-    if (status == CLI_OK) status = answer(run, plain, prompt, 1, run->results->max_tokens);
+    if (status == CLI_OK) status = lane_answer(run, plain, prompt, 1, run->results->max_tokens);
     for (size_t i = 0; i < run->results->n_chains && status == CLI_OK; i++)
-        rate(&rows[i * step], &before, plain);
+        rate_row(&rows[i * step], &before, plain);
     return status;
 }
 
@@ -197,27 +199,27 @@ static struct bench_row choose_repeat(struct bench_row *rows, size_t n)
 
 /* Plain decoding reads all weights for each token except the first, which the prompt's last pass
  * gives. */
-static double percent_of_read(const struct suite_run *run, const struct bench_row *row)
+static double row_percent_of_read(const struct suite_run *run, const struct bench_row *row)
 {
     double bytes = (double)run->results->engine.info.weight_bytes * (row->tokens - 1);
     return row->plain_seconds > 0 ? 100 * bytes / row->plain_seconds / row->read : 0;
 }
 
-static int measure_prompt(struct suite_run *run)
+static int suite_measure_prompt(struct suite_run *run)
 {
     const struct bench_prompt *prompt = &run->results->prompts.items[run->prompt];
     size_t n_repeats = (size_t)run->results->repeats;
-    int status = answer(run, &run->lanes[0], prompt, 0, run->results->max_tokens);
+    int status = lane_answer(run, &run->lanes[0], prompt, 0, run->results->max_tokens);
     for (size_t i = 0; i < n_repeats && status == CLI_OK; i++)
         status = repeat_once(run, prompt, &run->repeat_rows[i]);
-    if (status == CLI_OK) status = measure_read(run);
+    if (status == CLI_OK) status = suite_measure_read(run);
     if (status != CLI_OK) return status;
     progress_hide(&run->progress);
     for (size_t chain = 0; chain < run->results->n_chains; chain++) {
         struct bench_row *row = &run->results->rows[run->results->n_rows++];
         *row = choose_repeat(&run->repeat_rows[chain * n_repeats], n_repeats);
         row->read = bench_reads_around(&run->results->reads);
-        row->percent_of_read = percent_of_read(run, row);
+        row->percent_of_read = row_percent_of_read(run, row);
         if (run->watch) run->watch->row(run->results);
     }
     return CLI_OK;
@@ -225,8 +227,8 @@ static int measure_prompt(struct suite_run *run)
 
 /* ---- the suite ---- */
 
-/* What to open the model with: the levels of all chains, or those of "auto", which are not known
- * yet. */
+/* Joins the chains that the model is opened with: the levels of all, or "auto", whose levels are
+ * not known yet. */
 static void join_chains(const struct text_list *chains, struct buffer *all)
 {
     for (size_t i = 0; i < chains->count; i++) {
@@ -237,7 +239,7 @@ static void join_chains(const struct text_list *chains, struct buffer *all)
 }
 
 /* Tokens that the longest prompt and its answer need. */
-static int count_context(struct suite_run *run, int32_t *n_ctx)
+static int suite_count_context(struct suite_run *run, int32_t *n_ctx)
 {
     int64_t room = run->results->engine.info.n_ctx_train, most = 0;
     for (size_t i = 0; i < run->results->prompts.count; i++) {
@@ -267,7 +269,7 @@ static int open_lanes(struct suite_run *run)
 {
     const struct text_list *chains = &run->options->chains;
     int32_t n_ctx = 0;
-    int status = count_context(run, &n_ctx);
+    int status = suite_count_context(run, &n_ctx);
     for (size_t i = 0; i <= run->results->n_chains && status == CLI_OK; i++) {
         struct lane *lane = &run->lanes[i];
         const char *chain = i == 0 ? "none" : chains->count ? chains->items[i - 1] : "auto";
@@ -283,7 +285,7 @@ static int open_lanes(struct suite_run *run)
 }
 
 /* A short answer to the first prompt's beginning warms everything up and is not counted. */
-static int warm_up(struct suite_run *run)
+static int suite_warm_up(struct suite_run *run)
 {
     const struct bench_prompt *first = &run->results->prompts.items[0];
     size_t most = first->bytes < WARM_UP_BYTES ? first->bytes : WARM_UP_BYTES;
@@ -295,7 +297,7 @@ static int warm_up(struct suite_run *run)
     const struct bench_prompt beginning = {first->name, text.data, text.count};
     int status = CLI_OK;
     for (size_t i = 0; i <= run->results->n_chains && status == CLI_OK; i++)
-        status = answer(run, &run->lanes[i], &beginning, 0, tokens);
+        status = lane_answer(run, &run->lanes[i], &beginning, 0, tokens);
     buffer_free(&text);
     return status;
 }
@@ -307,18 +309,18 @@ static void name_chains(const struct suite_run *run)
         run->results->chains[i].stats = run->lanes[1 + i].stats;
 }
 
-static int measure(struct suite_run *run)
+static int suite_measure(struct suite_run *run)
 {
     struct lane *plain = &run->lanes[0];
-    int status = warm_up(run);
-    if (status == CLI_OK) status = measure_read(run);
+    int status = suite_warm_up(run);
+    if (status == CLI_OK) status = suite_measure_read(run);
     if (status == CLI_OK) name_chains(run);
     if (status == CLI_OK && run->watch) {
         progress_hide(&run->progress);
         run->watch->head(run->results);
     }
     for (; run->prompt < run->results->prompts.count && status == CLI_OK; run->prompt++) {
-        status = measure_prompt(run);
+        status = suite_measure_prompt(run);
         if (status == CLI_OK && run->options->json && run->prompt == 0)
             status = cli_status(bench_passes(plain->session, plain->prompt_tokens + plain->tokens,
                                              &run->results->figures[PASS]));
@@ -328,7 +330,7 @@ static int measure(struct suite_run *run)
     return status;
 }
 
-static void allocate(struct suite_run *run)
+static void suite_allocate(struct suite_run *run)
 {
     size_t n_prompts = run->results->prompts.count, n_chains = run->results->n_chains,
            n_lanes = 1 + n_chains, n_repeats = (size_t)run->results->repeats;
@@ -353,7 +355,7 @@ static void close_lanes(struct suite_run *run)
 }
 
 /* Opens the model and measures. */
-static int open_and_measure(struct suite_run *run)
+static int suite_open_and_measure(struct suite_run *run)
 {
     struct bench_suite *results = run->results;
     struct cli_options with_chain = *run->options;
@@ -363,10 +365,10 @@ static int open_and_measure(struct suite_run *run)
     int status = engine_open_model(&results->engine, &with_chain, 0);
     buffer_free(&chains);
     if (status != CLI_OK) return status;
-    allocate(run);
+    suite_allocate(run);
     status = open_lanes(run);
     if (status == CLI_OK) status = origin_take(&results->origin, run->lanes[0].stats.threads);
-    if (status == CLI_OK) status = measure(run);
+    if (status == CLI_OK) status = suite_measure(run);
     if (status == CLI_OK) bench_summarise(results);
     close_lanes(run);
     return status;
@@ -384,7 +386,7 @@ int bench_suite_measure(struct bench_suite *suite, const struct cli_options *opt
                                       options->max_tokens ? options->max_tokens : DEFAULT_TOKENS};
     int status =
         bench_prompts_read(&suite->prompts, options->suite, options->n_prompts, options->raw);
-    return status == CLI_OK ? open_and_measure(&run) : status;
+    return status == CLI_OK ? suite_open_and_measure(&run) : status;
 }
 
 int bench_suite_check(const struct bench_suite *suite)

@@ -1,4 +1,5 @@
-/* Measures a suite: each prompt is answered by plain decoding and by every chain in turn. */
+/* Measures a suite: each prompt is answered by plain decoding and by every chain in turn. The verb
+ * bench calls it, and passes it functions that print rows as they come. */
 #ifndef BENCH_SUITE_H
 #define BENCH_SUITE_H
 

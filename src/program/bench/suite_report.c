@@ -1,16 +1,17 @@
-/* The rows and the summary of a suite as text and JSON. */
+/* The rows and the summary of a suite as text and JSON. All sums and medians are in the results
+ * already. */
 #include "bench/suite_report.h"
 
 #include <stdio.h>
 
 #include "bench/plain_json.h"
-#include "engine/levels.h"
+#include "session/levels.h"
 #include "output/output.h"
 
 enum { NAME_WIDTH = 20 };
 
 /* A letter for each chain if there are several. */
-static char letter(const struct bench_suite *suite, size_t chain)
+static char chain_letter(const struct bench_suite *suite, size_t chain)
 {
     return suite->n_chains > 1 ? (char)('A' + chain % 26) : ' ';
 }
@@ -33,7 +34,7 @@ void bench_suite_print_head(const struct bench_suite *suite)
     if (suite->repeats > 1) printf(", medians of %d repeats", suite->repeats);
     printf("\n");
     for (size_t i = 0; i < suite->n_chains; i++)
-        printf("chain %c %s\n", letter(suite, i), suite->chains[i].stats.chain);
+        printf("chain %c %s\n", chain_letter(suite, i), suite->chains[i].stats.chain);
     printf("\n%-*s  %9s %9s %9s  kept of what each level drafted\n", NAME_WIDTH, "prompt",
            "plain t/s", "t/s", "speed-up");
     fflush(stdout);
@@ -44,7 +45,7 @@ void bench_suite_print_row(const struct bench_suite *suite)
     const struct bench_row *row = &suite->rows[suite->n_rows - 1];
     int shown = print_name(stdout, row->prompt);
     printf("%*s%c %9.2f %9.2f %8.2fx ", shown < NAME_WIDTH ? NAME_WIDTH - shown : 1, "",
-           letter(suite, (suite->n_rows - 1) % suite->n_chains), row->plain_tps, row->tps,
+           chain_letter(suite, (suite->n_rows - 1) % suite->n_chains), row->plain_tps, row->tps,
            row->speedup);
     for (int32_t i = 0; i < row->stats.n_levels - 1; i++) {
         const riffle_level_stats *level = &row->stats.levels[i];
@@ -61,14 +62,14 @@ void bench_suite_print_row(const struct bench_suite *suite)
 }
 
 /* Levels that draft: all but the target. */
-static int32_t count_sources(const struct bench_chain *chain)
+static int32_t chain_count_sources(const struct bench_chain *chain)
 {
     return chain->stats.n_levels - 1;
 }
 
-static void print_sources(const struct bench_chain *chain)
+static void chain_print_sources(const struct bench_chain *chain)
 {
-    for (int32_t l = 0; l < count_sources(chain); l++) {
+    for (int32_t l = 0; l < chain_count_sources(chain); l++) {
         const riffle_level_stats *source = &chain->stats.levels[l];
         printf("        ");
         print_name(stdout, source->name);
@@ -78,10 +79,10 @@ static void print_sources(const struct bench_chain *chain)
     }
 }
 
-static void write_sources(struct json_writer *json, const struct bench_chain *chain)
+static void chain_write_sources(struct json_writer *json, const struct bench_chain *chain)
 {
     jw_put(json, "sources [");
-    for (int32_t l = 0; l < count_sources(chain); l++) {
+    for (int32_t l = 0; l < chain_count_sources(chain); l++) {
         const riffle_level_stats *source = &chain->stats.levels[l];
         jw_put(json, "{ name %s passes %" PRIu64 " drafted %" PRIu64, source->name, source->passes,
                source->drafted);
@@ -90,7 +91,7 @@ static void write_sources(struct json_writer *json, const struct bench_chain *ch
     jw_put(json, "]");
 }
 
-static void print_summary(const struct bench_suite *suite)
+static void suite_print_summary(const struct bench_suite *suite)
 {
     const double *figures = suite->figures;
     printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
@@ -101,18 +102,19 @@ static void print_summary(const struct bench_suite *suite)
         const struct bench_chain *chain = &suite->chains[i];
         printf("chain %c %.2f tokens/s, first token after %.2f s; speed-up %.2fx (geometric mean), "
                "least %.2fx (",
-               letter(suite, i), chain->tps, chain->first_token_seconds, chain->mean, chain->least);
+               chain_letter(suite, i), chain->tps, chain->first_token_seconds, chain->mean,
+               chain->least);
         print_name(stdout, chain->least_prompt);
         if (chain->n_different)
             printf("); tokens DIFFER from plain decoding's in %zu of %zu answers\n",
                    chain->n_different, suite->prompts.count);
         else
             printf("); tokens identical\n");
-        print_sources(chain);
+        chain_print_sources(chain);
     }
 }
 
-static void write_row(struct json_writer *json, const struct bench_row *row)
+static void suite_write_row(struct json_writer *json, const struct bench_row *row)
 {
     jw_put(json, "{ prompt %s chain %s prompt_tokens %d tokens %d", row->prompt, row->stats.chain,
            row->prompt_tokens, row->tokens);
@@ -125,8 +127,8 @@ static void write_row(struct json_writer *json, const struct bench_row *row)
     jw_put(json, "}");
 }
 
-static void write_prompt(struct json_writer *json, const struct bench_suite *suite,
-                         const struct bench_prompt *prompt)
+static void suite_write_prompt(struct json_writer *json, const struct bench_suite *suite,
+                               const struct bench_prompt *prompt)
 {
     struct buffer text = {0};
     jw_put(json, "{ name %s", prompt->name);
@@ -136,28 +138,28 @@ static void write_prompt(struct json_writer *json, const struct bench_suite *sui
     buffer_free(&text);
 }
 
-static void write_summary(struct json_writer *json, const struct bench_chain *chain)
+static void suite_write_summary(struct json_writer *json, const struct bench_chain *chain)
 {
     jw_put(json, "{ chain %s mean_speedup %g min_speedup %g min_prompt %s", chain->stats.chain,
            chain->mean, chain->least, chain->least_prompt);
     jw_put(json, "tps %g first_token_s %g", chain->tps, chain->first_token_seconds);
     jw_bool(json, "identical", chain->n_different == 0);
-    write_sources(json, chain);
+    chain_write_sources(json, chain);
     jw_put(json, "}");
 }
 
-static void print_json(const struct bench_suite *suite, const struct buffer *notes)
+static void suite_print_json(const struct bench_suite *suite, const struct buffer *notes)
 {
     struct json_writer json = {0};
     jw_put(&json, "{");
     bench_write_plain(&json, &suite->engine, &suite->origin, &suite->reads, notes, suite->figures);
     jw_put(&json, "suite %s prompts [", suite->name);
     for (size_t i = 0; i < suite->prompts.count; i++)
-        write_prompt(&json, suite, &suite->prompts.items[i]);
+        suite_write_prompt(&json, suite, &suite->prompts.items[i]);
     jw_put(&json, "] rows [");
-    for (size_t i = 0; i < suite->n_rows; i++) write_row(&json, &suite->rows[i]);
+    for (size_t i = 0; i < suite->n_rows; i++) suite_write_row(&json, &suite->rows[i]);
     jw_put(&json, "] summary [");
-    for (size_t i = 0; i < suite->n_chains; i++) write_summary(&json, &suite->chains[i]);
+    for (size_t i = 0; i < suite->n_chains; i++) suite_write_summary(&json, &suite->chains[i]);
     jw_put(&json, "] }");
     jw_print(&json);
 }
@@ -168,9 +170,9 @@ void bench_suite_report(const struct bench_suite *suite, const struct cli_option
     bench_notes(&suite->reads, suite->figures[PERCENT_OF_READ], suite->engine.info.weight_bytes,
                 &notes);
     if (options->json)
-        print_json(suite, &notes);
+        suite_print_json(suite, &notes);
     else
-        print_summary(suite);
+        suite_print_summary(suite);
     print_notes(&notes);
     buffer_free(&notes);
 }

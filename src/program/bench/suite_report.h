@@ -1,4 +1,5 @@
-/* The report of a suite: it reads the results and prints them. */
+/* The report of a suite: it reads the results and prints them. The verb bench has rows printed
+ * while the suite runs, and the summary at the end. */
 #ifndef BENCH_SUITE_REPORT_H
 #define BENCH_SUITE_REPORT_H
 

@@ -1,3 +1,5 @@
+/* Medians, means and sums over the rows of a suite. The rows of all chains alternate: chain i has
+ * the rows i, i + n_chains, ... */
 #include "bench/summary.h"
 
 #include <math.h>
@@ -7,7 +9,8 @@
 #include "output/buffer.h"
 
 /* The median of the double at `offset` in rows `first`, `first` + `step`, ... */
-static double median_of(const struct bench_suite *suite, size_t first, size_t step, size_t offset)
+static double median_over_rows(const struct bench_suite *suite, size_t first, size_t step,
+                               size_t offset)
 {
     double *values = cli_allocate(suite->n_rows, sizeof *values);
     size_t n = 0;
@@ -20,8 +23,8 @@ static double median_of(const struct bench_suite *suite, size_t first, size_t st
 
 /* Over the rows of one chain, and over all rows. */
 #define CHAIN_MEDIAN(suite, chain, field) \
-    median_of(suite, chain, (suite)->n_chains, offsetof(struct bench_row, field))
-#define MEDIAN(suite, field) median_of(suite, 0, 1, offsetof(struct bench_row, field))
+    median_over_rows(suite, chain, (suite)->n_chains, offsetof(struct bench_row, field))
+#define MEDIAN(suite, field) median_over_rows(suite, 0, 1, offsetof(struct bench_row, field))
 
 static void summarise_chain(const struct bench_suite *suite, size_t index)
 {
@@ -42,7 +45,8 @@ static void summarise_chain(const struct bench_suite *suite, size_t index)
     chain->first_token_seconds = CHAIN_MEDIAN(suite, index, first_token_seconds);
 }
 
-/* What the level of a chain proposed in the whole suite, and what was kept. */
+/* Adds up the tokens that a level of a chain proposed in the whole suite, and the kept ones.
+ */
 static void add_up_level(const struct bench_suite *suite, size_t chain, int32_t level)
 {
     riffle_level_stats *sum = &suite->chains[chain].stats.levels[level];

@@ -1,4 +1,5 @@
-/* The figures of a whole suite, computed from its rows once they are all there. */
+/* The figures of a whole suite, computed from its rows. The suite calls it once, when all rows are
+ * there. */
 #ifndef BENCH_SUMMARY_H
 #define BENCH_SUMMARY_H
 

@@ -1,3 +1,5 @@
+/* Answers one message of a chat: reads the conversation, generates, divides thoughts from the reply
+ * and shows both. What was generated stays in the conversation, also after an interrupt. */
 #include "chat/answer.h"
 
 #include <stdio.h>
@@ -5,7 +7,7 @@
 #include <string.h>
 
 #include "chat/context.h"
-#include "engine/levels.h"
+#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -18,15 +20,15 @@ struct turn {
     struct buffer reply, thought;
     struct thoughts thoughts;
     struct wrap wrap;
-    const char *colour;      /* of the tokens that come */
+    const char *colour;      /* colour of the tokens that come */
     enum thought_part shown; /* last on a terminal with colours */
-    int32_t *tokens;         /* of the answer so far */
+    int32_t *tokens;         /* the answer so far */
     size_t n_tokens;
     int begun, write_failed;
 };
 
 /* A terminal with colours shows thoughts dimmed, without markers; else all is shown as it is. */
-static void show(struct turn *turn, enum thought_part part, const char *text, size_t n)
+static void turn_show(struct turn *turn, enum thought_part part, const char *text, size_t n)
 {
     const char *colour = turn->colour;
     if (rf_terminal_colour(RF_STDOUT)) {
@@ -39,29 +41,29 @@ static void show(struct turn *turn, enum thought_part part, const char *text, si
     if (output_text(&turn->wrap, text, n, colour) != 0) turn->write_failed = 1;
 }
 
-static void on_part(void *user, enum thought_part part, const char *text, size_t n)
+static void turn_on_part(void *user, enum thought_part part, const char *text, size_t n)
 {
     struct turn *turn = user;
     if (part == PART_THOUGHT) buffer_append(&turn->thought, text, n);
     if (part == PART_REPLY) buffer_append(&turn->reply, text, n);
-    show(turn, part, text, n);
+    turn_show(turn, part, text, n);
 }
 
-static void push_text(struct turn *turn, const char *text, size_t n)
+static void turn_push_text(struct turn *turn, const char *text, size_t n)
 {
     struct rf_error error;
     if (thoughts_push(&turn->thoughts, text, n, &error)) cli_no_memory();
 }
 
 /* Control tokens are not part of an answer's text, but they may be markers. */
-static void push_control(struct turn *turn, int32_t token)
+static void turn_push_control(struct turn *turn, int32_t token)
 {
     char text[THOUGHTS_CONTROL];
     thoughts_control(turn->chat->engine.model, token, text);
-    if (text[0] && thoughts_want(&turn->thoughts, text)) push_text(turn, text, strlen(text));
+    if (text[0] && thoughts_want(&turn->thoughts, text)) turn_push_text(turn, text, strlen(text));
 }
 
-static int on_event(void *user, const riffle_event *event)
+static int turn_on_event(void *user, const riffle_event *event)
 {
     struct turn *turn = user;
     if (!turn->begun) progress_clear(&turn->chat->engine.progress);
@@ -72,14 +74,14 @@ static int on_event(void *user, const riffle_event *event)
     }
     turn->colour = turn->chat->paints ? level_colour(event->level) : "";
     if (event->text_bytes)
-        push_text(turn, event->text, event->text_bytes);
+        turn_push_text(turn, event->text, event->text_bytes);
     else if (event->token >= 0)
-        push_control(turn, event->token);
+        turn_push_control(turn, event->token);
     return turn->write_failed || rf_interrupts() > 0;
 }
 
-/* The answer begins behind what the session holds, which may have opened a thought. */
-static void begin_thoughts(struct turn *turn)
+/* Begins behind the tokens of the session; their end may have opened a thought. */
+static void turn_begin_thoughts(struct turn *turn)
 {
     enum { TAIL = 64 };
     const struct engine *engine = &turn->chat->engine;
@@ -89,7 +91,7 @@ static void begin_thoughts(struct turn *turn)
     int64_t bytes = riffle_detokenize(engine->model, tokens + n - tail, (size_t)tail,
                                       RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
     if (bytes < 0 || bytes > (int64_t)sizeof text) bytes = 0;
-    thoughts_begin(&turn->thoughts, turn->chat->thoughts, text, (size_t)bytes, on_part, turn);
+    thoughts_begin(&turn->thoughts, turn->chat->thoughts, text, (size_t)bytes, turn_on_part, turn);
 }
 
 static void print_figures(const riffle_stats *before, const riffle_stats *after)
@@ -127,7 +129,7 @@ static void explain_end(struct chat *chat)
 }
 
 /* Reads the conversation, and the answer so far. 0 or a negative code. */
-static int64_t prefill(struct chat *chat, const struct turn *turn)
+static int64_t turn_prefill(struct chat *chat, const struct turn *turn)
 {
     riffle_session *session = chat->engine.session;
     char *document = conversation_document(&chat->conversation, 0);
@@ -141,22 +143,22 @@ static int64_t prefill(struct chat *chat, const struct turn *turn)
 
 /* Generates the answer to the conversation and streams it. 0, or a negative code with the text so
  * far in `turn`. */
-static int64_t generate(struct chat *chat, struct turn *turn)
+static int64_t turn_generate(struct chat *chat, struct turn *turn)
 {
-    int64_t n = prefill(chat, turn);
+    int64_t n = turn_prefill(chat, turn);
     if (n < 0) return n;
-    begin_thoughts(turn);
+    turn_begin_thoughts(turn);
 
     const struct cli_options *chosen = chat->options;
     riffle_generate_options options;
     engine_generation(&chat->engine, chosen, &options);
     do {
         options.max_tokens = chosen->max_tokens ? chosen->max_tokens - (int32_t)turn->n_tokens : 0;
-        n = riffle_generate(chat->engine.session, &options, on_event, turn);
+        n = riffle_generate(chat->engine.session, &options, turn_on_event, turn);
         /* An answer that fills the context goes on after fewer turns, or ends with a sentence. A
          * grammar cannot go on in the middle. */
     } while (n > 0 && !options.grammar && chat_drops(chat) && full_context(chat) &&
-             chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = prefill(chat, turn)) >= 0);
+             chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = turn_prefill(chat, turn)) >= 0);
     thoughts_end(&turn->thoughts);
     thoughts_free(&turn->thoughts);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
@@ -194,7 +196,7 @@ int chat_answer_last(struct chat *chat)
     int status = cli_status(riffle_session_get_stats(chat->engine.session, &before, sizeof before));
     if (status != CLI_OK) return status;
     if (chat_drops(chat)) status = chat_make_room(chat, 0);
-    int64_t result = status == CLI_OK ? generate(chat, &turn) : 0;
+    int64_t result = status == CLI_OK ? turn_generate(chat, &turn) : 0;
     chat->answered = turn.reply.count || turn.thought.count ||
                      (status == CLI_OK && result == 0 && rf_interrupts() == 0);
     if (chat->answered) add_answer(chat, &turn);

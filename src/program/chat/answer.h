@@ -8,7 +8,7 @@
 /* Handles one message and its answer. A partial answer stays in the conversation; a message without
  * any answer is removed. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
 int chat_answer(struct chat *chat, const char *message, size_t n_message);
-/* The same for the last message of the conversation, which stays in any case. */
+/* Answers the last message of the conversation, which stays in any case. */
 int chat_answer_last(struct chat *chat);
 
 #endif

@@ -3,7 +3,7 @@
 #define CHAT_CHAT_H
 
 #include "chat/conversation.h"
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "messages/thoughts.h"
 
 struct chat {

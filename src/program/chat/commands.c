@@ -1,3 +1,5 @@
+/* The table of the commands of a chat, and what each does to the chat. A command that fails leaves
+ * the chat as it was. */
 #include "chat/commands.h"
 
 #include <stdint.h>
@@ -7,8 +9,8 @@
 
 #include "chat/answer.h"
 #include "chat/settings.h"
-#include "engine/draft_tree.h"
-#include "engine/levels.h"
+#include "session/draft_tree.h"
+#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -272,7 +274,7 @@ static int run_help(struct chat *chat, const char *argument)
     return CLI_OK;
 }
 
-static int unknown(const char *name)
+static int unknown_command(const char *name)
 {
     struct suggestion best = suggestion_for(name);
     for (const struct chat_command *command = chat_commands; command->name; command++) {
@@ -301,7 +303,7 @@ int chat_command(struct chat *chat, const char *line)
     snprintf(name, sizeof name, "%.*s", (int)n, line);
     snprintf(argument, sizeof argument, "%.*s", (int)n_rest, rest);
     const struct chat_command *command = chat_command_find(name);
-    if (!command) return unknown(name);
+    if (!command) return unknown_command(name);
     if (argument[0] && !command->argument[0])
         return cli_fail("%s takes nothing after it, not '%s'", name, argument);
     if (!command->takes_file) return command->run(chat, argument);

@@ -10,7 +10,7 @@ enum { CHAT_LEAVE = -1 };
 /* A line that begins with a slash. */
 struct chat_command {
     const char *name;     /* "/save" */
-    const char *argument; /* in the help; "": none */
+    const char *argument; /* name of the argument in the help; "": none */
     const char *help;
     int (*run)(struct chat *chat, const char *argument);
     const char *aliases[3];   /* other names, up to a NULL */

@@ -1,3 +1,4 @@
+/* Completes a line of a chat from the table of commands. The line editor calls it for Tab. */
 #include "chat/complete.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What Tab offers in a chat: commands, their arguments, and names of files. */
+/* Completions of a chat's line: commands, their arguments, and names of files. The verb chat gives
+ * this function to the line editor. */
 #ifndef CHAT_COMPLETE_H
 #define CHAT_COMPLETE_H
 

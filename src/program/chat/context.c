@@ -1,3 +1,5 @@
+/* Counts the tokens of a conversation and drops its oldest turns. Whole turns are dropped: a user's
+ * message goes with its answer. */
 #include "chat/context.h"
 
 #include <stdio.h>
@@ -25,7 +27,7 @@ void chat_explain_full(struct chat *chat)
 
 /* The tokens of the system message and of all messages from `first` on, ready for an answer; or a
  * negative code. */
-static int64_t count_tokens(const struct chat *chat, size_t first)
+static int64_t conversation_tokens(const struct chat *chat, size_t first)
 {
     char *document = conversation_document(&chat->conversation, first);
     int64_t n = riffle_chat_tokenize_json(chat->engine.model, document, strlen(document), NULL, 0);
@@ -52,7 +54,7 @@ int chat_make_room(struct chat *chat, size_t n_answer)
     int turns = 0;
     /* Once turns must go, as many go that the next ones need not: every time all is read again. */
     for (;; room = n_ctx / 4, turns++) {
-        n = count_tokens(chat, first);
+        n = conversation_tokens(chat, first);
         if (n < 0) return cli_status(n);
         n += (int64_t)n_answer;
         size_t next = next_turn(conversation, first);

@@ -1,4 +1,5 @@
-/* A full context: how many tokens a conversation has, and which turns are dropped. */
+/* A full context: counts the tokens of a conversation and drops its oldest turns. Answers call it
+ * before they read the conversation, and when the context is full. */
 #ifndef CHAT_CONTEXT_H
 #define CHAT_CONTEXT_H
 

@@ -1,3 +1,5 @@
+/* The messages of a conversation as JSON values. Every message has a role and a content that is one
+ * text of valid UTF-8; only the first may be a system message. */
 #include "chat/conversation.h"
 
 #include <stdio.h>
@@ -16,14 +18,14 @@ static const size_t most_file_bytes = (size_t)64 << 20;
 
 /* ---- messages ---- */
 
-/* The value itself, which is only NULL without memory. */
-static json_t *made(json_t *value)
+/* Returns the value, which is NULL only if memory is short; then the program exits. */
+static json_t *or_no_memory(json_t *value)
 {
     if (!value) cli_no_memory();
     return value;
 }
 
-static json_t *text_of(const char *text, size_t n)
+static json_t *valid_text(const char *text, size_t n)
 {
     struct buffer clean = {0};
     for (size_t i = 0, length; i < n; i += length ? length : 1) {
@@ -33,28 +35,28 @@ static json_t *text_of(const char *text, size_t n)
         else
             buffer_puts(&clean, "\xef\xbf\xbd");
     }
-    json_t *value = made(json_stringn(n ? clean.data : "", clean.count));
+    json_t *value = or_no_memory(json_stringn(n ? clean.data : "", clean.count));
     buffer_free(&clean);
     return value;
 }
 
 /* Takes the value. */
-static void set(json_t *object, const char *key, json_t *value)
+static void set_member(json_t *object, const char *key, json_t *value)
 {
     if (json_object_set_new(object, key, value)) cli_no_memory();
 }
 
-static json_t *message_of(const char *role, const char *content, size_t n)
+static json_t *new_message(const char *role, const char *content, size_t n)
 {
-    json_t *message = made(json_object());
-    set(message, "role", made(json_string(role)));
-    set(message, "content", text_of(content, n));
+    json_t *message = or_no_memory(json_object());
+    set_member(message, "role", or_no_memory(json_string(role)));
+    set_member(message, "content", valid_text(content, n));
     return message;
 }
 
-static json_t *list_of(struct conversation *conversation)
+static json_t *message_list(struct conversation *conversation)
 {
-    if (!conversation->messages) conversation->messages = made(json_array());
+    if (!conversation->messages) conversation->messages = or_no_memory(json_array());
     return conversation->messages;
 }
 
@@ -77,14 +79,15 @@ int conversation_has_role(const struct conversation *conversation, size_t i, con
 void conversation_add(struct conversation *conversation, const char *role, const char *content,
                       size_t n)
 {
-    if (json_array_append_new(list_of(conversation), message_of(role, content, n))) cli_no_memory();
+    if (json_array_append_new(message_list(conversation), new_message(role, content, n)))
+        cli_no_memory();
 }
 
 void conversation_note(struct conversation *conversation, const char *key, const char *text,
                        size_t n)
 {
     json_t *last = conversation_at(conversation, conversation_count(conversation) - 1);
-    if (n) set(last, key, text_of(text, n));
+    if (n) set_member(last, key, valid_text(text, n));
 }
 
 void conversation_find_calls(struct conversation *conversation, const riffle_model *model)
@@ -92,7 +95,7 @@ void conversation_find_calls(struct conversation *conversation, const riffle_mod
     enum tool_form form = conversation->tools ? tools_form(model) : TOOLS_NONE;
     if (form == TOOLS_NONE) return;
     json_t *last = conversation_at(conversation, conversation_count(conversation) - 1),
-           *content = json_object_get(last, "content"), *calls = made(json_array());
+           *content = json_object_get(last, "content"), *calls = or_no_memory(json_array());
     struct rf_bytes text = {0};
     struct rf_error error;
     struct tool_reader reader;
@@ -101,8 +104,8 @@ void conversation_find_calls(struct conversation *conversation, const riffle_mod
                          calls, &error))
         cli_no_memory();
     if (json_array_size(calls)) {
-        set(last, "content", text_of(text.data, text.count));
-        set(last, "tool_calls", json_incref(calls));
+        set_member(last, "content", valid_text(text.data, text.count));
+        set_member(last, "tool_calls", json_incref(calls));
     }
     json_decref(calls);
     tool_reader_free(&reader);
@@ -122,7 +125,7 @@ void conversation_cut(struct conversation *conversation, size_t count)
 
 json_t *conversation_take(struct conversation *conversation, size_t first)
 {
-    json_t *taken = made(json_array());
+    json_t *taken = or_no_memory(json_array());
     for (size_t i = first; i < conversation_count(conversation); i++)
         if (json_array_append(taken, conversation_at(conversation, i))) cli_no_memory();
     conversation_cut(conversation, first);
@@ -131,7 +134,7 @@ json_t *conversation_take(struct conversation *conversation, size_t first)
 
 void conversation_restore(struct conversation *conversation, json_t *messages, int back)
 {
-    if (back && json_array_extend(list_of(conversation), messages)) cli_no_memory();
+    if (back && json_array_extend(message_list(conversation), messages)) cli_no_memory();
     json_decref(messages);
 }
 
@@ -158,17 +161,18 @@ void conversation_set_system(struct conversation *conversation, const char *cont
 {
     size_t n = strlen(content);
     if (conversation_system(conversation))
-        set(conversation_at(conversation, 0), "content", text_of(content, n));
-    else if (json_array_insert_new(list_of(conversation), 0, message_of("system", content, n)))
+        set_member(conversation_at(conversation, 0), "content", valid_text(content, n));
+    else if (json_array_insert_new(message_list(conversation), 0,
+                                   new_message("system", content, n)))
         cli_no_memory();
 }
 
 /* ---- JSON ---- */
 
 /* Takes the value. */
-static char *write_out(json_t *value)
+static char *dump_json(json_t *value)
 {
-    char *text = json_dumps(made(value), 0);
+    char *text = json_dumps(or_no_memory(value), 0);
     json_decref(value);
     if (!text) cli_no_memory();
     return text;
@@ -177,20 +181,20 @@ static char *write_out(json_t *value)
 char *conversation_document(const struct conversation *conversation, size_t first)
 {
     struct refusal refusal;
-    json_t *some = made(json_array());
+    json_t *some = or_no_memory(json_array());
     if (first && conversation_system(conversation))
         json_array_append(some, conversation_at(conversation, 0));
     for (size_t i = first; i < conversation_count(conversation); i++)
         if (json_array_append(some, conversation_at(conversation, i))) cli_no_memory();
     json_t *document = conversation_make(some, conversation->tools, &refusal);
     json_decref(some);
-    return write_out(document);
+    return dump_json(document);
 }
 
 char *conversation_write(const struct conversation *conversation)
 {
     json_t *messages = conversation->messages;
-    return write_out(json_pack("{s:o, s:O*}", "messages",
+    return dump_json(json_pack("{s:o, s:O*}", "messages",
                                messages ? json_incref(messages) : json_array(), "tools",
                                conversation->tools));
 }
@@ -206,19 +210,19 @@ int conversation_save(const struct conversation *conversation, const char *path)
 }
 
 /* Makes the content one text. 0 if the message has no role, or a content that is no text. */
-static int complete(json_t *message)
+static int unify_content(json_t *message)
 {
     struct refusal refusal;
-    json_t *one = made(json_pack("[O]", message)),
+    json_t *one = or_no_memory(json_pack("[O]", message)),
            *document = conversation_make(one, NULL, &refusal);
     const json_t *taken = json_array_get(json_object_get(document, "messages"), 0);
-    if (document) set(message, "content", json_incref(json_object_get(taken, "content")));
+    if (document) set_member(message, "content", json_incref(json_object_get(taken, "content")));
     json_decref(one);
     json_decref(document);
     return document != NULL;
 }
 
-static int is_known(const char *role)
+static int is_known_role(const char *role)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
@@ -231,10 +235,10 @@ static int check_messages(const struct conversation *loaded, const char *path)
     for (size_t i = 0; i < conversation_count(loaded); i++) {
         json_t *message = conversation_at(loaded, i);
         const char *role = json_string_value(json_object_get(message, "role"));
-        if (!complete(message))
+        if (!unify_content(message))
             return cli_fail("%s: message %zu needs \"role\" and \"content\", both texts", path,
                             i + 1);
-        if (!is_known(role))
+        if (!is_known_role(role))
             return cli_fail("%s: message %zu has the role \"%s\"; system, developer, user, "
                             "assistant and tool are known",
                             path, i + 1, role);

@@ -11,7 +11,7 @@
  * "reasoning_content", "tool_calls", and what else a file gave them. */
 struct conversation {
     json_t *messages; /* an array; NULL: empty */
-    json_t *tools;    /* that a file offered to the model; NULL: none */
+    json_t *tools;    /* tools that a file offered to the model; NULL: none */
 };
 
 size_t conversation_count(const struct conversation *conversation);
@@ -42,18 +42,18 @@ void conversation_free(struct conversation *conversation);
 const char *conversation_system(const struct conversation *conversation);
 void conversation_set_system(struct conversation *conversation, const char *content);
 
-/* What riffle_chat_prefill_json takes: the system message and all messages from `first` on. To be
- * freed. */
+/* The document for riffle_chat_prefill_json: the system message and all messages from `first` on.
+ * For free(). */
 char *conversation_document(const struct conversation *conversation, size_t first);
 
 /* JSON: {"messages": [{"role": .., "content": ..}, ..]}. Loading also accepts the bare array. If it
  * fails, the conversation is unchanged. CLI_OK, or CLI_FAILED with a sentence on standard error. */
 int conversation_save(const struct conversation *conversation, const char *path);
 int conversation_load(struct conversation *conversation, const char *path);
-/* The same for a text; `path` is for the sentences. */
+/* Loads a text in the same way; `path` is the name in the sentences. */
 int conversation_parse(struct conversation *conversation, const char *text, size_t bytes,
                        const char *path);
-/* To be freed. */
+/* The document that conversation_save writes. For free(). */
 char *conversation_write(const struct conversation *conversation);
 
 #endif

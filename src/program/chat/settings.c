@@ -1,3 +1,5 @@
+/* Shows and changes the options of a chat, with the ranges that they have on the command line. The
+ * rows of the table of options do the parsing. */
 #include "chat/settings.h"
 
 #include <inttypes.h>
@@ -26,14 +28,14 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 static const char repetition[] = "repetition"; /* on, unless --ignore-repetition */
 
 /* The option that NAME sets; NULL: none. */
-static const struct option *find(const char *name)
+static const struct option *setting_find(const char *name)
 {
     for (int i = 0; i < N_SETTINGS; i++)
         if (strcmp(settings[i] + 2, name) == 0) return option_find(settings[i], VERB_CHAT);
     return NULL;
 }
 
-static void show(const struct cli_options *options, const struct option *option, int is_new)
+static void setting_show(const struct cli_options *options, const struct option *option, int is_new)
 {
     char text[64];
     option_show(options, option, text, sizeof text);
@@ -43,10 +45,10 @@ static void show(const struct cli_options *options, const struct option *option,
         fprintf(stderr, "%-17s %s\n", option->name + 2, text);
 }
 
-static int show_all(const struct chat *chat)
+static int settings_show_all(const struct chat *chat)
 {
     for (int i = 0; i < N_SETTINGS; i++)
-        show(chat->options, option_find(settings[i], VERB_CHAT), 0);
+        setting_show(chat->options, option_find(settings[i], VERB_CHAT), 0);
     fprintf(stderr, "%-17s %s\n", repetition, chat->options->ignore_repetition ? "off" : "on");
     struct buffer source = {0};
     append_name(&source, chat->engine.sampling_source);
@@ -55,7 +57,7 @@ static int show_all(const struct chat *chat)
     return CLI_OK;
 }
 
-static int unknown(const char *name)
+static int setting_unknown(const char *name)
 {
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
@@ -86,14 +88,14 @@ int chat_set(struct chat *chat, const char *argument)
     size_t n = strcspn(argument, " \t\n");
     char name[32], shown[40];
     const char *value = argument + n + strspn(argument + n, " \t\n");
-    if (n == 0) return show_all(chat);
-    if (n >= sizeof name) return unknown(argument);
+    if (n == 0) return settings_show_all(chat);
+    if (n >= sizeof name) return setting_unknown(argument);
     snprintf(name, sizeof name, "%.*s", (int)n, argument);
     snprintf(shown, sizeof shown, "/set %s", name);
 
     int is_repetition = strcmp(name, repetition) == 0;
-    const struct option *option = find(name);
-    if (!option && !is_repetition) return unknown(name);
+    const struct option *option = setting_find(name);
+    if (!option && !is_repetition) return setting_unknown(name);
     if (!value[0]) return cli_fail("%s needs a value; /set alone shows all", shown);
     if (is_repetition) return set_repetition(chat, value);
 
@@ -102,11 +104,11 @@ int chat_set(struct chat *chat, const char *argument)
     if (status == CLI_OK)
         status = cli_status(riffle_session_set_sampling(chat->engine.session, &changed.sampling));
     if (status != CLI_OK) return status;
-    /* The value lies in the command's line, which does not last; one of the choices does. */
+    /* The value lies in the command's line, which does not last. The literal does. */
     if (option->kind == OPTION_CHOICE)
         changed.overflow = strcmp(changed.overflow, "drop") == 0 ? "drop" : "stop";
     *chat->options = changed;
     chat->engine.sampling = changed.sampling;
-    show(chat->options, option, 1);
+    setting_show(chat->options, option, 1);
     return CLI_OK;
 }

@@ -1,4 +1,5 @@
-/* The command /set: the options that may change during a chat. */
+/* The command /set: shows and changes the options that may change during a chat. The values are
+ * checked as on the command line. */
 #ifndef CHAT_SETTINGS_H
 #define CHAT_SETTINGS_H
 

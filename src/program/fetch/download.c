@@ -1,3 +1,5 @@
+/* Downloads one URL into a part. Bytes of an earlier call are only kept if the server proves that
+ * they are of the same version of the file. */
 #include "fetch/download.h"
 
 #include <inttypes.h>
@@ -5,12 +7,12 @@
 
 #include "platform/folder.h"
 
-static const uint64_t margin = 64u << 20; /* left free on the disk for everybody else */
+static const uint64_t margin = 64u << 20; /* bytes that are left free on the disk for others */
 
 struct state {
     const struct download *wanted;
     struct part *part;
-    int restarts; /* the whole file comes, but what there is of it was not given up yet */
+    int restarts; /* the whole file comes, but the part was not emptied yet */
     int64_t total;
     char validator[256];
 };
@@ -65,7 +67,7 @@ static int check_length(const struct download *wanted, int64_t total, struct rf_
     return 0;
 }
 
-/* The answer is good: what comes is appended, after what there is or in its place. */
+/* The reply is good: its bytes are appended, or replace the bytes of the part. */
 static int adopt(struct state *state, struct rf_error *error)
 {
     struct part *part = state->part;
@@ -80,7 +82,7 @@ static int adopt(struct state *state, struct rf_error *error)
     return code ? code : part_save(part, error);
 }
 
-static int on_begin(void *user, const struct http_reply *reply, struct rf_error *error)
+static int download_on_begin(void *user, const struct http_reply *reply, struct rf_error *error)
 {
     struct state *state = user;
     const struct part *part = state->part;
@@ -113,7 +115,7 @@ static int check_magic(const struct download *wanted, const struct part *part,
 
 /* The first bytes of the whole file have come. What there is of it goes if they can be a model's.
  */
-static int replace(struct state *state, const void *data, size_t n, struct rf_error *error)
+static int download_replace(struct state *state, const void *data, size_t n, struct rf_error *error)
 {
     const char *magic = state->wanted->magic ? state->wanted->magic : "";
     char shown[HTTP_SHOWN];
@@ -122,12 +124,12 @@ static int replace(struct state *state, const void *data, size_t n, struct rf_er
                    http_shown(state->wanted->url, shown), magic);
 }
 
-static int on_data(void *user, const void *data, size_t n, struct rf_error *error)
+static int download_on_data(void *user, const void *data, size_t n, struct rf_error *error)
 {
     struct state *state = user;
     const struct download *wanted = state->wanted;
     struct part *part = state->part;
-    int code = state->restarts ? replace(state, data, n, error) : 0;
+    int code = state->restarts ? download_replace(state, data, n, error) : 0;
     if (code) return code;
     uint64_t before = part->file.bytes, most = wanted->most_bytes;
     if (wanted->bytes >= 0) most = (uint64_t)wanted->bytes;
@@ -137,7 +139,7 @@ static int on_data(void *user, const void *data, size_t n, struct rf_error *erro
         return rf_fail(error, RF_ERR_FORMAT, "%s sends more than %" PRIu64 " bytes",
                        http_shown(wanted->url, shown), most);
     }
-    /* Without an announced length the disk is what limits; ask now and then. */
+    /* Without an announced length only the disk limits it; ask now and then. */
     if (part->state.total < 0 && before >> 24 != (before + n) >> 24) {
         code = download_check_space(part->file.path, 0, error);
         if (code) return code;
@@ -148,7 +150,7 @@ static int on_data(void *user, const void *data, size_t n, struct rf_error *erro
     return before < needed && before + n >= needed ? check_magic(wanted, part, error) : 0;
 }
 
-static int on_poll(void *user)
+static int download_on_poll(void *user)
 {
     struct state *state = user;
     const struct download *wanted = state->wanted;
@@ -158,7 +160,7 @@ static int on_poll(void *user)
                             total);
 }
 
-/* Asks for what is missing. A whole part gives its last byte back, so that the server can say
+/* Asks for the missing bytes. A whole part gives its last byte back, so that the server can say
  * whether it is still that file. */
 static int attempt(const struct download *wanted, struct part *part, struct rf_error *error)
 {
@@ -177,9 +179,9 @@ static int attempt(const struct download *wanted, struct part *part, struct rf_e
                                          .from = from,
                                          .validator = part->state.validator,
                                          .timeout_seconds = wanted->timeout_seconds,
-                                         .begin = on_begin,
-                                         .data = on_data,
-                                         .poll = on_poll,
+                                         .begin = download_on_begin,
+                                         .data = download_on_data,
+                                         .poll = download_on_poll,
                                          .user = &state};
     return http_get(&request, error);
 }
@@ -191,11 +193,12 @@ int download(const struct download *wanted, struct part *part, char sha256[SHA25
     if (strlen(wanted->url) >= HTTP_URL)
         return rf_fail(error, RF_ERR_ARGUMENT, "%.100s...: the address is too long", wanted->url);
     int code = attempt(wanted, part, error);
-    if (code == RF_ERR_CONTEXT && part->file.bytes) { /* what is there is of another version */
+    if (code == RF_ERR_CONTEXT &&
+        part->file.bytes) { /* the bytes on the disk are of another version */
         code = part_restart(part, "", error);
         if (!code) code = attempt(wanted, part, error);
     }
-    if (code == RF_ERR_CONTEXT) code = error->code = RF_ERR_IO; /* it keeps changing */
+    if (code == RF_ERR_CONTEXT) code = error->code = RF_ERR_IO; /* the file keeps changing */
     if (code) return code;
     int64_t bytes = part->state.total >= 0 ? part->state.total : wanted->bytes;
     if (bytes >= 0 && part->file.bytes != (uint64_t)bytes)

@@ -1,4 +1,5 @@
-/* One URL into a part, resuming where that is certain to give the same file. */
+/* Downloads one URL into a part. It resumes only where that is certain to give the same file.
+ * fetch.c calls it for URLs, wheel.c for archives. */
 #ifndef FETCH_DOWNLOAD_H
 #define FETCH_DOWNLOAD_H
 
@@ -11,7 +12,7 @@ struct download {
     uint64_t most_bytes;
     const char *magic; /* how the file begins; NULL: any */
     int timeout_seconds;
-    uint64_t done_before, done_total; /* what progress counts beside these bytes; 0, 0: nothing */
+    uint64_t done_before, done_total; /* bytes that progress counts beside these; 0, 0: none */
     fetch_progress *progress;
     void *user;
 };

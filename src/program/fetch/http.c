@@ -1,3 +1,5 @@
+/* One transfer with libcurl. After redirects the protocol never becomes weaker, and a compressed
+ * reply is refused, as hashes are of the plain bytes. download.c and index.c call it. */
 #include "fetch/http.h"
 
 #include <curl/curl.h>
@@ -15,9 +17,9 @@ struct transfer {
     const struct http_request *request;
     CURL *curl;
     struct rf_error *error;
-    int code;                        /* of the callback that ended the transfer; 0: none did */
-    int began;                       /* `begin` was called */
-    int64_t range_from, range_total; /* of Content-Range; -1: not said */
+    int code;  /* result of the callback that ended the transfer; 0: none did */
+    int began; /* `begin` was called */
+    int64_t range_from, range_total; /* values of Content-Range; -1: not said */
     char etag[256], modified[64], encoding[32];
     char words[CURL_ERROR_SIZE];
 };
@@ -114,7 +116,7 @@ static int header_is(const char *line, size_t n, const char *name, char *value, 
     return 1;
 }
 
-static size_t on_header(char *line, size_t size, size_t n, void *user)
+static size_t http_on_header(char *line, size_t size, size_t n, void *user)
 {
     struct transfer *transfer = user;
     char value[64];
@@ -135,7 +137,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *user)
     return n;
 }
 
-static int refuse(struct transfer *transfer, int code, const char *format, ...)
+static int http_fail(struct transfer *transfer, int code, const char *format, ...)
 {
     char shown[HTTP_SHOWN], text[300];
     va_list arguments;
@@ -147,7 +149,7 @@ static int refuse(struct transfer *transfer, int code, const char *format, ...)
 }
 
 /* Checks the answer's status and headers, and tells them to the caller. */
-static int begin(struct transfer *transfer)
+static int http_begin(struct transfer *transfer)
 {
     const struct http_request *request = transfer->request;
     struct http_reply reply = {.total = -1, .validator = ""};
@@ -159,16 +161,16 @@ static int begin(struct transfer *transfer)
     curl_easy_getinfo(transfer->curl, CURLINFO_EFFECTIVE_URL, &url);
     transfer->began = 1;
     if (status == 416)
-        return refuse(transfer, RF_ERR_CONTEXT, "the file ends before byte %llu",
-                      (unsigned long long)request->from);
+        return http_fail(transfer, RF_ERR_CONTEXT, "the file ends before byte %llu",
+                         (unsigned long long)request->from);
     if (status != 0 && status != 200 && status != 206) /* 0: a file */
-        return refuse(transfer, RF_ERR_IO, "the server answered with status %ld%s", status,
-                      status == 404                    ? " (not found)"
-                      : status == 401 || status == 403 ? " (not allowed)"
-                                                       : "");
+        return http_fail(transfer, RF_ERR_IO, "the server answered with status %ld%s", status,
+                         status == 404                    ? " (not found)"
+                         : status == 401 || status == 403 ? " (not allowed)"
+                                                          : "");
     if (transfer->encoding[0] && strcasecmp(transfer->encoding, "identity") != 0)
-        return refuse(transfer, RF_ERR_IO, "the server sends it compressed (%s), unasked",
-                      transfer->encoding);
+        return http_fail(transfer, RF_ERR_IO, "the server sends it compressed (%s), unasked",
+                         transfer->encoding);
     reply.url = url ? url : request->url;
     /* Weak validators (W/) do not promise equal bytes, so RFC 9110 keeps them out of If-Range. */
     if (transfer->etag[0] == '"')
@@ -178,7 +180,7 @@ static int begin(struct transfer *transfer)
     reply.total = length;
     if (status == 206) {
         if (transfer->range_from != (int64_t)request->from)
-            return refuse(transfer, RF_ERR_IO, "the server sent another part than asked for");
+            return http_fail(transfer, RF_ERR_IO, "the server sent another part than asked for");
         reply.from = request->from;
         reply.total = transfer->range_total >= 0 ? transfer->range_total
                       : length >= 0              ? (int64_t)request->from + length
@@ -187,22 +189,22 @@ static int begin(struct transfer *transfer)
     return request->begin(request->user, &reply, transfer->error);
 }
 
-static size_t on_data(char *data, size_t size, size_t n, void *user)
+static size_t http_on_data(char *data, size_t size, size_t n, void *user)
 {
     struct transfer *transfer = user;
     const struct http_request *request = transfer->request;
     (void)size; /* 1 */
-    if (!transfer->began) transfer->code = begin(transfer);
+    if (!transfer->began) transfer->code = http_begin(transfer);
     if (!transfer->code) transfer->code = request->data(request->user, data, n, transfer->error);
     return transfer->code ? 0 : n;
 }
 
-static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static int http_on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct transfer *transfer = user;
     (void)a, (void)b, (void)c, (void)d;
     if (transfer->request->poll(transfer->request->user))
-        transfer->code = refuse(transfer, RF_ERR_CANCELLED, "interrupted");
+        transfer->code = http_fail(transfer, RF_ERR_CANCELLED, "interrupted");
     return transfer->code != 0;
 }
 
@@ -221,7 +223,7 @@ static void allow_protocols(CURL *curl, int is_https)
 }
 
 /* The request's headers, for curl_slist_free_all; NULL if memory is short. */
-static struct curl_slist *headers_of(const struct http_request *request)
+static struct curl_slist *http_headers(const struct http_request *request)
 {
     char line[512];
     /* The hash is of the file, so nothing may be compressed on the way. */
@@ -238,7 +240,7 @@ static struct curl_slist *headers_of(const struct http_request *request)
     return more ? all : NULL;
 }
 
-static void set_options(struct transfer *transfer, struct curl_slist *headers)
+static void http_set_options(struct transfer *transfer, struct curl_slist *headers)
 {
     const struct http_request *request = transfer->request;
     CURL *curl = transfer->curl;
@@ -258,12 +260,12 @@ static void set_options(struct transfer *transfer, struct curl_slist *headers)
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)request->timeout_seconds);
     curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 256L << 10);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, transfer->words);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, http_on_header);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, transfer);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, http_on_data);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, http_on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, transfer);
     if (request->from && strncasecmp(request->url, "file:", 5) != 0) {
         char range[32];
@@ -273,7 +275,7 @@ static void set_options(struct transfer *transfer, struct curl_slist *headers)
 }
 
 /* A sentence for libcurl's failure. */
-static int explain(struct transfer *transfer, CURLcode result)
+static int http_explain(struct transfer *transfer, CURLcode result)
 {
     int seconds = transfer->request->timeout_seconds;
     curl_off_t connected = 0;
@@ -281,25 +283,26 @@ static int explain(struct transfer *transfer, CURLcode result)
     const char *words = transfer->words[0] ? transfer->words : curl_easy_strerror(result);
     switch (result) {
     case CURLE_OPERATION_TIMEDOUT:
-        return connected ? refuse(transfer, RF_ERR_IO, "nothing came for %d seconds", seconds)
-                         : refuse(transfer, RF_ERR_IO, "no connection within %d seconds", seconds);
+        return connected
+                   ? http_fail(transfer, RF_ERR_IO, "nothing came for %d seconds", seconds)
+                   : http_fail(transfer, RF_ERR_IO, "no connection within %d seconds", seconds);
     case CURLE_PARTIAL_FILE:
-        return refuse(transfer, RF_ERR_IO, "the connection ended before the file did");
+        return http_fail(transfer, RF_ERR_IO, "the connection ended before the file did");
     case CURLE_TOO_MANY_REDIRECTS:
-        return refuse(transfer, RF_ERR_IO, "more than %d redirects", MOST_REDIRECTS);
+        return http_fail(transfer, RF_ERR_IO, "more than %d redirects", MOST_REDIRECTS);
     case CURLE_UNSUPPORTED_PROTOCOL:
-        return refuse(transfer, RF_ERR_IO,
-                      "redirects to an address that is not encrypted, or to "
-                      "another kind of address");
+        return http_fail(transfer, RF_ERR_IO,
+                         "redirects to an address that is not encrypted, or to "
+                         "another kind of address");
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE: {
         const char *file = certificates();
-        return refuse(transfer, RF_ERR_IO, "%s (certificates: %s; SSL_CERT_FILE names others)",
-                      words, file ? file : "libcurl's own");
+        return http_fail(transfer, RF_ERR_IO, "%s (certificates: %s; SSL_CERT_FILE names others)",
+                         words, file ? file : "libcurl's own");
     }
     default: break;
     }
-    return refuse(transfer, RF_ERR_IO, "%s", words);
+    return http_fail(transfer, RF_ERR_IO, "%s", words);
 }
 
 int http_get(const struct http_request *request, struct rf_error *error)
@@ -310,16 +313,18 @@ int http_get(const struct http_request *request, struct rf_error *error)
     prepared = 1;
 
     struct transfer transfer = {.request = request, .error = error, .curl = curl_easy_init()};
-    struct curl_slist *headers = headers_of(request);
+    struct curl_slist *headers = http_headers(request);
     int code = 0;
     transfer.range_from = transfer.range_total = -1;
     if (!transfer.curl || !headers) {
         code = rf_fail(error, RF_ERR_MEMORY, "no memory for a transfer");
     } else {
-        set_options(&transfer, headers);
+        http_set_options(&transfer, headers);
         CURLcode result = curl_easy_perform(transfer.curl);
-        if (result == CURLE_OK && !transfer.began) transfer.code = begin(&transfer);
-        code = transfer.code ? transfer.code : result != CURLE_OK ? explain(&transfer, result) : 0;
+        if (result == CURLE_OK && !transfer.began) transfer.code = http_begin(&transfer);
+        code = transfer.code        ? transfer.code
+               : result != CURLE_OK ? http_explain(&transfer, result)
+                                    : 0;
     }
     curl_slist_free_all(headers);
     if (transfer.curl) curl_easy_cleanup(transfer.curl);

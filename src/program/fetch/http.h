@@ -1,4 +1,5 @@
-/* One transfer with libcurl: https, http or file. */
+/* One transfer with libcurl: https, http or file. download.c fetches files with it, index.c
+ * pages. */
 #ifndef FETCH_HTTP_H
 #define FETCH_HTTP_H
 
@@ -9,7 +10,7 @@
 
 enum { HTTP_URL = 2048, HTTP_SHOWN = 200 };
 
-/* What a server says before the bytes. Texts live during the call only. */
+/* The head of a server's reply. Texts live during the call only. */
 struct http_reply {
     uint64_t from;         /* offset in the file of the first byte that comes */
     int64_t total;         /* bytes of the whole file; -1: unknown */
@@ -21,9 +22,9 @@ struct http_reply {
 struct http_request {
     const char *url;
     uint64_t from;         /* ask for what follows these bytes */
-    const char *validator; /* of the version that they are of; "" or NULL: unknown */
+    const char *validator; /* version of these bytes; "" or NULL: unknown */
     const char *accept;    /* media types; NULL: any */
-    int timeout_seconds;   /* for connecting, and for waiting for another byte */
+    int timeout_seconds;   /* limit for connecting, and for waiting for another byte */
     int (*begin)(void *user, const struct http_reply *reply, struct rf_error *error);
     int (*data)(void *user, const void *data, size_t n, struct rf_error *error);
     int (*poll)(void *user); /* several times a second; other than 0 stops: RF_ERR_CANCELLED */

@@ -1,3 +1,5 @@
+/* Finds the address of a package index, and wheels in its pages. Pages are untrusted: of them only
+ * links are read. test/fuzz reads pages through index_search. */
 #define _DEFAULT_SOURCE
 #include "fetch/index.h"
 
@@ -77,12 +79,12 @@ int index_address(char url[HTTP_URL], struct rf_error *error)
 struct page {
     char *text;
     size_t count, cap;
-    char url[HTTP_URL]; /* where it came from, after redirections */
+    char url[HTTP_URL]; /* source of the page, after redirections */
     int (*poll)(void *user);
     void *user;
 };
 
-static int on_begin(void *user, const struct http_reply *reply, struct rf_error *error)
+static int index_on_begin(void *user, const struct http_reply *reply, struct rf_error *error)
 {
     struct page *page = user;
     (void)error;
@@ -90,7 +92,7 @@ static int on_begin(void *user, const struct http_reply *reply, struct rf_error 
     return 0;
 }
 
-static int on_data(void *user, const void *data, size_t n, struct rf_error *error)
+static int index_on_data(void *user, const void *data, size_t n, struct rf_error *error)
 {
     enum { LONGEST_PAGE = 32 << 20 };
     struct page *page = user;
@@ -110,7 +112,7 @@ static int on_data(void *user, const void *data, size_t n, struct rf_error *erro
     return 0;
 }
 
-static int on_poll(void *user)
+static int index_on_poll(void *user)
 {
     const struct page *page = user;
     return page->poll(page->user);
@@ -151,7 +153,7 @@ static const char *next_link(const char *at, char value[HTTP_URL])
 }
 
 /* PEP 503: names are equal if they differ only in case and in runs of '-', '_' and '.'. */
-static void normalise(char *out, size_t cap, const char *name, size_t n)
+static void index_normal_name(char *out, size_t cap, const char *name, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n && count + 1 < cap; i++) {
@@ -163,12 +165,12 @@ static void normalise(char *out, size_t cap, const char *name, size_t n)
 }
 
 /* Whether a file is a wheel of that version: 1, or 2 if it is for any platform. */
-static int is_wheel(const char *file, const char *package, const char *version)
+static int index_is_wheel(const char *file, const char *package, const char *version)
 {
     char name[128];
     size_t n = strlen(file), n_name = strcspn(file, "-"), n_version;
     if (n < 4 || strcmp(file + n - 4, ".whl") != 0 || !file[n_name]) return 0;
-    normalise(name, sizeof name, file, n_name);
+    index_normal_name(name, sizeof name, file, n_name);
     if (strcmp(name, package) != 0) return 0;
     n_version = strcspn(file + n_name + 1, "-");
     if (n_version != strlen(version) || strncmp(file + n_name + 1, version, n_version) != 0)
@@ -176,8 +178,8 @@ static int is_wheel(const char *file, const char *package, const char *version)
     return n >= 8 && strcmp(file + n - 8, "-any.whl") == 0 ? 2 : 1;
 }
 
-/* What a link may lead to: from https to https only, from http not to local files. */
-static int trust(const char *url)
+/* Ranks an address: a link may lead from https to https only, and from http not to local files. */
+static int index_trust(const char *url)
 {
     if (strncasecmp(url, "https:", 6) == 0) return 2;
     return strncasecmp(url, "http:", 5) == 0;
@@ -190,9 +192,9 @@ int index_search(const char *page, const char *page_url, const char *package, co
     int best = 0;
     for (const char *at = page; at && (at = next_link(at, link));) {
         if (http_resolve(page_url, link, url) != 0 || !http_is_url(url) ||
-            trust(url) < trust(page_url) || http_file_name(url, file, sizeof file) != 0)
+            index_trust(url) < index_trust(page_url) || http_file_name(url, file, sizeof file) != 0)
             continue;
-        int fits = is_wheel(file, package, version);
+        int fits = index_is_wheel(file, package, version);
         if (fits <= best) continue;
         char *fragment = strchr(url, '#');
         best = fits;
@@ -214,14 +216,14 @@ int index_find(const char *package, const char *version, int timeout_seconds,
     struct page page = {.poll = poll, .user = user};
     int code = index_address(index, error);
     if (code) return code;
-    normalise(name, sizeof name, package, strlen(package));
+    index_normal_name(name, sizeof name, package, strlen(package));
     snprintf(url, sizeof url, "%s/%s/", index, name);
     const struct http_request request = {.url = url,
                                          .accept = "text/html",
                                          .timeout_seconds = timeout_seconds,
-                                         .begin = on_begin,
-                                         .data = on_data,
-                                         .poll = on_poll,
+                                         .begin = index_on_begin,
+                                         .data = index_on_data,
+                                         .poll = index_on_poll,
                                          .user = &page};
     code = http_get(&request, error);
     if (!code && !index_search(page.text, page.url, name, version, wheel))

@@ -1,4 +1,5 @@
-/* A Python package index: the simple repository API in HTML (PEP 503), which every index has. */
+/* A Python package index: the simple repository API in HTML (PEP 503), which every index has.
+ * wheel.c asks it for the address of a wheel. */
 #ifndef FETCH_INDEX_H
 #define FETCH_INDEX_H
 

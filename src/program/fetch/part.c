@@ -1,3 +1,5 @@
+/* The bytes of a file that is not complete, with their running hash and the state beside them. The
+ * lock of the file is held from part_open until it is published, closed or dropped. */
 #include "fetch/part.h"
 
 #include <inttypes.h>
@@ -8,13 +10,13 @@
 #include "platform/file.h"
 #include "platform/folder.h"
 
-static void state_path(const struct part *part, char path[FETCH_PATH + 8])
+static void part_state_path(const struct part *part, char path[FETCH_PATH + 8])
 {
     snprintf(path, FETCH_PATH + 8, "%s.state", part->file.path);
 }
 
-/* A state that cannot be read is that of no source, so nothing is resumed. */
-static void load(struct part *part)
+/* A state that cannot be read names no source, so nothing is resumed. */
+static void part_load(struct part *part)
 {
     char path[FETCH_PATH + 8], *text;
     struct part_state *state = &part->state;
@@ -22,7 +24,7 @@ static void load(struct part *part)
     size_t n;
     int consumed = 0;
     *state = (struct part_state){.total = -1};
-    state_path(part, path);
+    part_state_path(part, path);
     if (rf_slurp(path, sizeof *state + 256, &text, &n, &error) != 0) return;
     int fields = sscanf(text,
                         "source %2047[^\n]\ntotal %" SCNd64 "\nkept %" SCNu64 "\nsteps %d\n"
@@ -39,7 +41,7 @@ int part_save(const struct part *part, struct rf_error *error)
 {
     char path[FETCH_PATH + 8], text[sizeof part->state + 256];
     const struct part_state *state = &part->state;
-    state_path(part, path);
+    part_state_path(part, path);
     int n = snprintf(text, sizeof text,
                      "source %s\ntotal %" PRId64 "\nkept %" PRIu64 "\nsteps %d\nvalidator %s\n",
                      state->source, state->total, state->kept, state->steps, state->validator);
@@ -55,7 +57,7 @@ int part_open(struct part *part, const char *path, const char *suffix, struct rf
     if (fetch_beside(path, suffix, beside) != 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "%.200s...: the path is too long", path);
     int code = rf_partial_open(&part->file, beside, error);
-    if (!code) load(part);
+    if (!code) part_load(part);
     return code;
 }
 
@@ -91,11 +93,11 @@ int part_append(struct part *part, const void *data, size_t n, struct rf_error *
     return code ? code : sha256_update(&part->hash, data, n, error);
 }
 
-static void remove_state(const struct part *part)
+static void part_remove_state(const struct part *part)
 {
     char path[FETCH_PATH + 8];
     struct rf_error ignored;
-    state_path(part, path);
+    part_state_path(part, path);
     rf_remove(path, &ignored);
 }
 
@@ -103,7 +105,7 @@ int part_publish(struct part *part, const char *path, struct rf_error *error)
 {
     int code = rf_partial_publish(&part->file, path, error);
     if (code) return code;
-    remove_state(part);
+    part_remove_state(part);
     sha256_close(&part->hash);
     return 0;
 }
@@ -120,7 +122,7 @@ void part_close(struct part *part)
 
 void part_drop(struct part *part)
 {
-    remove_state(part); /* while the lock is held */
+    part_remove_state(part); /* while the lock is held */
     rf_partial_drop(&part->file);
     sha256_close(&part->hash);
 }

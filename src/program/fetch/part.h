@@ -1,4 +1,4 @@
-/* What is there of a file: the bytes in `.FILE.part`, and of which version they are in
+/* The part of a file that has come: its bytes are in `.FILE.part`, their source and version in
  * `.FILE.part.state`. The part is locked while it is open. */
 #ifndef FETCH_PART_H
 #define FETCH_PART_H
@@ -7,18 +7,18 @@
 #include "fetch/stamp.h"
 #include "platform/partial.h"
 
-/* Where the bytes are from. */
+/* The source of the bytes, and how many of its steps are finished. */
 struct part_state {
     char source[HTTP_URL];
     char validator[256]; /* the version, as in struct http_reply */
     int64_t total;       /* bytes of the whole; -1: unknown */
     uint64_t kept;       /* bytes of the finished steps; 0 where there are none */
-    int steps;           /* of a source that has several */
+    int steps;           /* finished steps of a source that has several */
 };
 
 struct part {
     struct rf_partial file;
-    struct sha256 hash; /* of all bytes, once part_keep or part_restart was called */
+    struct sha256 hash; /* hash of all bytes, once part_keep or part_restart was called */
     struct part_state state;
 };
 

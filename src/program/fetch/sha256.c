@@ -1,3 +1,4 @@
+/* The part of SHA-256 that all systems share. posix/ and windows/ compute the hash. */
 #include "fetch/sha256.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4) of bytes as they pass. */
+/* SHA-256 (FIPS 180-4) of bytes as they arrive. Parts and stamps hash with it. */
 #ifndef FETCH_SHA256_H
 #define FETCH_SHA256_H
 

@@ -1,3 +1,5 @@
+/* Stamps beside files: the note that a file had a hash, and the file's mark at that time. A stamp
+ * counts only while the mark is the same. */
 #include "fetch/stamp.h"
 
 #include <inttypes.h>
@@ -15,7 +17,7 @@ int fetch_beside(const char *path, const char *suffix, char beside[FETCH_PATH])
     return n < 0 || n >= FETCH_PATH ? -1 : 0;
 }
 
-/* What the stamp of the file, as it is now, must say. */
+/* Writes the text that the stamp of the file must have now. */
 static int stamp_text(const char *path, const char *sha256, char text[256])
 {
     struct rf_file_mark mark;

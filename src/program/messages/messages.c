@@ -1,10 +1,12 @@
+/* Makes the messages of a request, or of a chat, into messages that chat templates read. Each
+ * content becomes one text; arguments of calls become objects. */
 #include "messages/messages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* The texts of an array of parts that are texts, as one; NULL: they are not. */
-static json_t *join(const json_t *parts)
+static json_t *join_parts(const json_t *parts)
 {
     size_t bytes = 0, at = 0;
     for (size_t i = 0; i < json_array_size(parts); i++) {
@@ -25,16 +27,16 @@ static json_t *join(const json_t *parts)
 }
 
 /* A content that is one text; NULL: it has others. A message that only calls has none. */
-static json_t *content_of(const json_t *message)
+static json_t *template_content(const json_t *message)
 {
     json_t *content = json_object_get(message, "content");
     if (json_is_string(content)) return json_incref(content);
-    if (json_is_array(content)) return join(content);
+    if (json_is_array(content)) return join_parts(content);
     return json_array_size(json_object_get(message, "tool_calls")) ? json_string("") : NULL;
 }
 
 /* Templates write the arguments as JSON themselves. */
-static json_t *calls_of(const json_t *given)
+static json_t *template_calls(const json_t *given)
 {
     json_t *calls = json_deep_copy(given);
     for (size_t i = 0; i < json_array_size(calls); i++) {
@@ -49,17 +51,17 @@ static json_t *calls_of(const json_t *given)
     return calls;
 }
 
-static json_t *message_of(const json_t *given)
+static json_t *template_message(const json_t *given)
 {
     const char *role = json_string_value(json_object_get(given, "role"));
-    json_t *content = content_of(given), *calls = json_object_get(given, "tool_calls");
+    json_t *content = template_content(given), *calls = json_object_get(given, "tool_calls");
     if (!role || !content) {
         json_decref(content);
         return NULL;
     }
     json_t *message = json_pack(
         "{s:s, s:o}", "role", strcmp(role, "developer") == 0 ? "system" : role, "content", content);
-    if (json_array_size(calls)) json_object_set_new(message, "tool_calls", calls_of(calls));
+    if (json_array_size(calls)) json_object_set_new(message, "tool_calls", template_calls(calls));
     static const char *const names[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *value = json_object_get(given, names[i]);
@@ -80,7 +82,7 @@ json_t *conversation_make(const json_t *messages, json_t *tools, struct refusal 
     }
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *message = message_of(json_array_get(messages, i));
+        json_t *message = template_message(json_array_get(messages, i));
         if (message && json_array_append_new(list, message) == 0) continue;
         refuse(refusal, 400, "invalid_value",
                "messages[%zu] has no role, or no content that is text", i);

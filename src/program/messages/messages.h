@@ -1,4 +1,5 @@
-/* Messages of a request, as chat templates take them. */
+/* Messages of a request, in the form that chat templates take. The server and the chat call it
+ * before the library sees a conversation. */
 #ifndef MESSAGES_MESSAGES_H
 #define MESSAGES_MESSAGES_H
 

@@ -1,3 +1,5 @@
+/* Sentences and HTTP statuses of refusals. Each function returns -1, so that callers can return
+ * it. */
 #include "messages/refusal.h"
 
 #include <riffle.h>

@@ -1,11 +1,12 @@
-/* Why a request is not answered. */
+/* The reason why a request is not answered, and its HTTP status. The first refusal of a request
+ * ends it. */
 #ifndef MESSAGES_REFUSAL_H
 #define MESSAGES_REFUSAL_H
 
 #include <stdint.h>
 
 struct refusal {
-    int status;       /* of HTTP */
+    int status;       /* status of HTTP */
     const char *code; /* a word for programs, or NULL */
     char text[512];
 };
@@ -17,7 +18,7 @@ int refuse(struct refusal *refusal, int status, const char *code, const char *fo
 #endif
     ;
 int refuse_memory(struct refusal *refusal);
-/* With riffle_last_error(), after a call that failed with the code. */
+/* Refuses with riffle_last_error(), after a call of the library that failed with the code. */
 int refuse_last(struct refusal *refusal, int64_t code);
 /* `name` is not what is `wanted`. */
 int refuse_value(struct refusal *refusal, const char *name, const char *wanted);

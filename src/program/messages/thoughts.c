@@ -1,3 +1,5 @@
+/* Divides an answer into thoughts, markers and the reply while its pieces arrive. Bytes that may
+ * begin a marker are held until that is known. */
 #include "messages/thoughts.h"
 
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 struct marker {
     const char *text;
     int from;             /* a bit for each part that it ends */
-    enum thought_part to; /* what follows it */
+    enum thought_part to; /* the part that follows the marker */
 };
 
 enum { MOST_MARKERS = 6 };
@@ -68,7 +70,7 @@ const struct thought_form *thought_form_of(const riffle_model *model)
 
 /* ---- answers ---- */
 
-static int is_blank(char c)
+static int is_blank_byte(char c)
 {
     return c == '\n' || c == '\r' || c == ' ' || c == '\t';
 }
@@ -76,14 +78,14 @@ static int is_blank(char c)
 static size_t leading_blanks(const char *text, size_t n)
 {
     size_t blanks = 0;
-    while (blanks < n && is_blank(text[blanks])) blanks++;
+    while (blanks < n && is_blank_byte(text[blanks])) blanks++;
     return blanks;
 }
 
 /* The first n bytes without the blanks at their end. */
-static size_t without_blanks(const char *text, size_t n)
+static size_t length_before_blanks(const char *text, size_t n)
 {
-    while (n && is_blank(text[n - 1])) n--;
+    while (n && is_blank_byte(text[n - 1])) n--;
     return n;
 }
 
@@ -91,7 +93,7 @@ void thoughts_begin(struct thoughts *thoughts, const struct thought_form *form, 
                     size_t n, thought_fn on_part, void *user)
 {
     const char *open = form->markers[0].text;
-    size_t n_open = strlen(open), end = without_blanks(prompt, n);
+    size_t n_open = strlen(open), end = length_before_blanks(prompt, n);
     *thoughts = (struct thoughts){.form = form, .on_part = on_part, .user = user};
     if (end < n_open || memcmp(prompt + end - n_open, open, n_open) != 0) return;
     thoughts->part = PART_THOUGHT;
@@ -106,7 +108,7 @@ int thoughts_want(const struct thoughts *thoughts, const char *control)
 }
 
 /* Passes on the first n held bytes. */
-static void release(struct thoughts *thoughts, enum thought_part part, size_t n)
+static void thoughts_release(struct thoughts *thoughts, enum thought_part part, size_t n)
 {
     struct rf_bytes *held = &thoughts->held;
     if (!n) return;
@@ -115,19 +117,19 @@ static void release(struct thoughts *thoughts, enum thought_part part, size_t n)
     memmove(held->data, held->data + n, held->count);
 }
 
-/* The same for a text of the current part; blanks behind a marker belong to it. */
-static void release_text(struct thoughts *thoughts, size_t n)
+/* Passes on a text of the current part; blanks behind a marker belong to the marker. */
+static void thoughts_release_text(struct thoughts *thoughts, size_t n)
 {
     size_t blanks = thoughts->is_behind_marker ? leading_blanks(thoughts->held.data, n) : 0;
-    release(thoughts, PART_MARKER, blanks);
+    thoughts_release(thoughts, PART_MARKER, blanks);
     if (n > blanks) thoughts->is_behind_marker = 0;
-    release(thoughts, thoughts->part, n - blanks);
+    thoughts_release(thoughts, thoughts->part, n - blanks);
 }
 
 /* Whether a marker that ends the current part begins with the n bytes, or they with it: the marker,
  * if it is whole, and *is_open if more has to come. */
-static const struct marker *match(const struct thoughts *thoughts, const char *text, size_t n,
-                                  int *is_open)
+static const struct marker *match_marker(const struct thoughts *thoughts, const char *text,
+                                         size_t n, int *is_open)
 {
     for (const struct marker *marker = thoughts->form->markers; marker->text; marker++) {
         size_t length = strlen(marker->text), common = n < length ? n : length;
@@ -141,59 +143,62 @@ static const struct marker *match(const struct thoughts *thoughts, const char *t
 
 /* Finds where the next marker begins, or might once more has come: in *at, else *at is the number
  * of held bytes. */
-static const struct marker *find(const struct thoughts *thoughts, size_t *at)
+static const struct marker *find_marker(const struct thoughts *thoughts, size_t *at)
 {
     const struct rf_bytes *held = &thoughts->held;
     int is_open = 0;
     const struct marker *found = NULL;
     for (*at = 0; *at < held->count; (*at)++) {
-        found = match(thoughts, held->data + *at, held->count - *at, &is_open);
+        found = match_marker(thoughts, held->data + *at, held->count - *at, &is_open);
         if (found || is_open) break;
     }
     return found;
 }
 
 /* At the beginning, a marker only has blanks before it. Returns 1 once the part is known. */
-static int decide(struct thoughts *thoughts, int is_last)
+static int thoughts_decide(struct thoughts *thoughts, int is_last)
 {
     const struct rf_bytes *held = &thoughts->held;
     size_t blanks = leading_blanks(held->data, held->count);
     int is_open = blanks == held->count;
     if (is_open && !is_last) return 0;
-    if (!is_open && match(thoughts, held->data + blanks, held->count - blanks, &is_open)) return 1;
+    if (!is_open && match_marker(thoughts, held->data + blanks, held->count - blanks, &is_open))
+        return 1;
     if (is_open && !is_last) return 0;
     thoughts->part = PART_REPLY;
     return 1;
 }
 
-static void divide(struct thoughts *thoughts, int is_last)
+static void thoughts_divide(struct thoughts *thoughts, int is_last)
 {
     const struct rf_bytes *held = &thoughts->held;
     while (held->count) {
-        if (thoughts->part == PART_MARKER && !decide(thoughts, is_last)) return;
+        if (thoughts->part == PART_MARKER && !thoughts_decide(thoughts, is_last)) return;
         size_t at;
-        const struct marker *marker = find(thoughts, &at);
-        size_t end = thoughts->part == PART_REPLY ? at : without_blanks(held->data, at);
-        if (is_last && !marker && at < held->count) end = held->count; /* it stays unfinished */
-        release_text(thoughts, end);
+        const struct marker *marker = find_marker(thoughts, &at);
+        size_t end = thoughts->part == PART_REPLY ? at : length_before_blanks(held->data, at);
+        if (is_last && !marker && at < held->count)
+            end = held->count; /* the marker stays unfinished */
+        thoughts_release_text(thoughts, end);
         if (!marker) break;
-        release(thoughts, PART_MARKER, at - end + strlen(marker->text));
+        thoughts_release(thoughts, PART_MARKER, at - end + strlen(marker->text));
         thoughts->part = marker->to;
         thoughts->is_behind_marker = 1;
     }
-    if (is_last) release(thoughts, PART_MARKER, held->count); /* the blanks that end a thought */
+    if (is_last)
+        thoughts_release(thoughts, PART_MARKER, held->count); /* the blanks that end a thought */
 }
 
 int thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error)
 {
     int code = n ? rf_bytes_append(&rf_system_allocator, &thoughts->held, text, n, error) : 0;
-    if (!code) divide(thoughts, 0);
+    if (!code) thoughts_divide(thoughts, 0);
     return code;
 }
 
 void thoughts_end(struct thoughts *thoughts)
 {
-    divide(thoughts, 1);
+    thoughts_divide(thoughts, 1);
 }
 
 void thoughts_free(struct thoughts *thoughts)

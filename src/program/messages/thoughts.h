@@ -22,7 +22,7 @@ struct thought_form;
 /* The form whose markers the model's template writes; that of <think> for a template without.
  * NULL: out of memory. */
 const struct thought_form *thought_form_of(const riffle_model *model);
-/* By the text that opens a thought; NULL: no such form. */
+/* Finds a form by the text that opens a thought; NULL: no such form. */
 const struct thought_form *thought_form_find(const char *opening);
 
 /* The next n > 0 bytes of the answer are of `part`. */

@@ -1,3 +1,5 @@
+/* The forms in which models call tools: found out from the template, demanded by a grammar, and
+ * read out of an answer while its pieces arrive. A call of an unknown tool stays text. */
 #define _POSIX_C_SOURCE 200809L
 #include "messages/tools.h"
 
@@ -13,7 +15,7 @@ static const char array_tag[] = "[TOOL_CALLS]", arguments_tag[] = "[ARGS]",
                   call_tag[] = "<｜tool▁call▁begin｜>", call_end_tag[] = "<｜tool▁call▁end｜>",
                   name_tag[] = "<｜tool▁sep｜>";
 
-/* Calls amid text are between these; without `close` they go on to the end. */
+/* The tags around calls that stand amid text; without `close` calls go on to the end. */
 static const struct tags {
     const char *open, *close;
 } tags_of[] = {
@@ -25,7 +27,7 @@ static const struct tags {
 
 /* ---- templates ---- */
 
-/* Of a text with a call of `probed`, which begins at `call`. */
+/* The form of a text with a call of `probed`, which begins at `call`. */
 static enum tool_form form_of(const char *text, const char *call)
 {
     if (strstr(text, arguments_tag)) return TOOLS_NAMED;
@@ -83,7 +85,7 @@ const json_t *tools_find(const json_t *tools, const char *name)
     return NULL;
 }
 
-/* strndup, which Windows lacks. */
+/* A replacement for strndup, which Windows lacks. */
 static char *copy_text(const char *text, size_t n)
 {
     char *copy = malloc(n + 1);
@@ -93,7 +95,7 @@ static char *copy_text(const char *text, size_t n)
     return copy;
 }
 
-static char *join(const char *const *parts, size_t n)
+static char *join_texts(const char *const *parts, size_t n)
 {
     struct rf_bytes joined = {0};
     struct rf_error error;
@@ -107,11 +109,12 @@ static char *join(const char *const *parts, size_t n)
 char *tools_opening(enum tool_form form)
 {
     switch (form) {
-    case TOOLS_TAGGED: return join((const char *[]){tags_of[form].open, "\n"}, 2);
+    case TOOLS_TAGGED: return join_texts((const char *[]){tags_of[form].open, "\n"}, 2);
     case TOOLS_ARRAY: return strdup(array_tag);
     case TOOLS_NAMED: return strdup(array_tag);
-    case TOOLS_BLOCK: return join((const char *[]){block_tag, call_tag}, 2);
-    case TOOLS_FENCED: return join((const char *[]){block_tag, call_tag, "function", name_tag}, 4);
+    case TOOLS_BLOCK: return join_texts((const char *[]){block_tag, call_tag}, 2);
+    case TOOLS_FENCED:
+        return join_texts((const char *[]){block_tag, call_tag, "function", name_tag}, 4);
     default: return strdup("");
     }
 }
@@ -130,7 +133,7 @@ static json_t *parts_of_object(const char *before, const char *name, const char 
     json_t *text = json_string(name);
     char *quoted = json_dumps(text, JSON_ENCODE_ANY);
     char *begin =
-        quoted ? join((const char *[]){before, "{\"name\": ", quoted, ", \"", key, "\": "}, 6)
+        quoted ? join_texts((const char *[]){before, "{\"name\": ", quoted, ", \"", key, "\": "}, 6)
                : NULL;
     json_t *parts = json_pack("[{s:s}, o, {s:s}]", "text", begin, schema, "text", after);
     json_decref(text);
@@ -172,19 +175,19 @@ json_t *tools_grammar(enum tool_form form, const json_t *tools, const char *name
 
 /* ---- answers ---- */
 
-static int is_blank(char c)
+static int is_json_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* The first n bytes without the blanks at their end. */
-static size_t without_blanks(const char *text, size_t n)
+static size_t trimmed_length(const char *text, size_t n)
 {
-    while (n > 0 && is_blank(text[n - 1])) n--;
+    while (n > 0 && is_json_blank(text[n - 1])) n--;
     return n;
 }
 
-/* Where a tag first is, or NULL. */
+/* The first place of a tag, or NULL. */
 static const char *find_tag(const char *text, size_t n, const char *tag)
 {
     size_t length = strlen(tag);
@@ -248,8 +251,8 @@ static json_t *call_of(const struct tool_reader *reader, const json_t *value)
 
 /* Adds the calls of a text that is nothing but JSON values, one or several, calls or arrays of
  * them. Returns 0, or -1: it is something else, and some may have been added. */
-static int add_values(const struct tool_reader *reader, const char *text, size_t bytes,
-                      json_t *calls)
+static int add_value_calls(const struct tool_reader *reader, const char *text, size_t bytes,
+                           json_t *calls)
 {
     for (size_t at = 0;;) {
         json_error_t error;
@@ -269,8 +272,8 @@ static int add_values(const struct tool_reader *reader, const char *text, size_t
 
 /* Adds a call of the name, without blanks beside it, and the JSON object that begins the arguments.
  * Returns its bytes; 0: it is none. */
-static size_t add_named(const struct tool_reader *reader, const char *name, size_t n,
-                        const char *arguments, size_t bytes, json_t *calls)
+static size_t add_named_call(const struct tool_reader *reader, const char *name, size_t n,
+                             const char *arguments, size_t bytes, json_t *calls)
 {
     json_error_t error;
     char *copy = copy_text(name, n);
@@ -282,33 +285,33 @@ static size_t add_named(const struct tool_reader *reader, const char *name, size
 }
 
 /* name[ARGS]{...}, perhaps with [CALL_ID]... behind the name, and the tag between two of them. */
-static int add_all_named(const struct tool_reader *reader, const char *text, size_t bytes,
-                         json_t *calls)
+static int add_named_calls(const struct tool_reader *reader, const char *text, size_t bytes,
+                           json_t *calls)
 {
     size_t tag = strlen(array_tag), args = strlen(arguments_tag);
-    while (without_blanks(text, bytes)) {
+    while (trimmed_length(text, bytes)) {
         if (bytes >= tag && memcmp(text, array_tag, tag) == 0) text += tag, bytes -= tag;
-        while (bytes && is_blank(*text)) text++, bytes--;
+        while (bytes && is_json_blank(*text)) text++, bytes--;
         const char *found = find_tag(text, bytes, arguments_tag);
         if (!found) return -1;
         const char *bracket = memchr(text, '[', bytes);
         size_t before = (size_t)(found - text) + args;
-        size_t used = add_named(reader, text, without_blanks(text, (size_t)(bracket - text)),
-                                found + args, bytes - before, calls);
+        size_t used = add_named_call(reader, text, trimmed_length(text, (size_t)(bracket - text)),
+                                     found + args, bytes - before, calls);
         if (!used) return -1;
         text += before + used;
         bytes -= before + used;
-        while (bytes && is_blank(*text)) text++, bytes--;
+        while (bytes && is_json_blank(*text)) text++, bytes--;
     }
     return 0;
 }
 
 /* DeepSeek's calls, each between its tags. */
-static int add_block(const struct tool_reader *reader, const char *text, size_t bytes,
-                     json_t *calls)
+static int add_tagged_block_calls(const struct tool_reader *reader, const char *text, size_t bytes,
+                                  json_t *calls)
 {
     const char *end = text + bytes;
-    while (without_blanks(text, (size_t)(end - text))) {
+    while (trimmed_length(text, (size_t)(end - text))) {
         const char *call = find_tag(text, (size_t)(end - text), call_tag);
         if (!call) return -1;
         call += strlen(call_tag);
@@ -322,8 +325,8 @@ static int add_block(const struct tool_reader *reader, const char *text, size_t 
         /* "function", the tag, name, fence, object; or name, the tag, object. */
         const char *fence = find_tag(rest, (size_t)(object - rest), "```");
         const char *from = fence ? rest : call, *to = fence ? fence : name;
-        if (!add_named(reader, from, without_blanks(from, (size_t)(to - from)), object,
-                       (size_t)(close - object), calls))
+        if (!add_named_call(reader, from, trimmed_length(from, (size_t)(to - from)), object,
+                            (size_t)(close - object), calls))
             return -1;
         text = close == end ? end : close + strlen(call_end_tag);
     }
@@ -335,10 +338,10 @@ static int add_block(const struct tool_reader *reader, const char *text, size_t 
 static int add_calls(struct tool_reader *reader, const char *text, size_t bytes, json_t *calls)
 {
     size_t before = json_array_size(calls), found, kept;
-    int code = reader->form == TOOLS_NAMED    ? add_all_named(reader, text, bytes, calls)
-               : reader->form == TOOLS_BLOCK  ? add_block(reader, text, bytes, calls)
-               : reader->form == TOOLS_FENCED ? add_block(reader, text, bytes, calls)
-                                              : add_values(reader, text, bytes, calls);
+    int code = reader->form == TOOLS_NAMED    ? add_named_calls(reader, text, bytes, calls)
+               : reader->form == TOOLS_BLOCK  ? add_tagged_block_calls(reader, text, bytes, calls)
+               : reader->form == TOOLS_FENCED ? add_tagged_block_calls(reader, text, bytes, calls)
+                                              : add_value_calls(reader, text, bytes, calls);
     found = kept = code ? 0 : json_array_size(calls) - before;
     if (reader->most && kept > (size_t)(reader->most - reader->n_calls))
         kept = (size_t)(reader->most - reader->n_calls);
@@ -349,8 +352,8 @@ static int add_calls(struct tool_reader *reader, const char *text, size_t bytes,
 }
 
 /* Moves the first n held bytes to the text; n_dropped more are gone. */
-static int release(struct tool_reader *reader, size_t n, size_t n_dropped, struct rf_bytes *text,
-                   struct rf_error *error)
+static int reader_release(struct tool_reader *reader, size_t n, size_t n_dropped,
+                          struct rf_bytes *text, struct rf_error *error)
 {
     struct rf_bytes *held = &reader->held;
     int code = n ? rf_bytes_append(&rf_system_allocator, text, held->data, n, error) : 0;
@@ -368,56 +371,57 @@ static size_t begun_tag(const struct rf_bytes *text, const char *tag)
 }
 
 /* Text up to a tag that may have begun. Blanks before it are a call's, if one follows. */
-static int read_text(struct tool_reader *reader, int is_last, struct rf_bytes *text,
-                     struct rf_error *error)
+static int reader_take_text(struct tool_reader *reader, int is_last, struct rf_bytes *text,
+                            struct rf_error *error)
 {
     const struct rf_bytes *held = &reader->held;
     size_t n = held->count;
-    if (!is_last) n = without_blanks(held->data, n - begun_tag(held, tags_of[reader->form].open));
+    if (!is_last) n = trimmed_length(held->data, n - begun_tag(held, tags_of[reader->form].open));
     if (n) reader->is_behind_call = 0;
-    return release(reader, n, 0, text, error);
+    return reader_release(reader, n, 0, text, error);
 }
 
 /* A call between tags. What is none is text. */
-static int read_call(struct tool_reader *reader, size_t begin, size_t body, size_t end,
-                     size_t after, struct rf_bytes *text, json_t *calls, struct rf_error *error)
+static int reader_take_call(struct tool_reader *reader, size_t begin, size_t body, size_t end,
+                            size_t after, struct rf_bytes *text, json_t *calls,
+                            struct rf_error *error)
 {
     const struct rf_bytes *held = &reader->held;
     reader->is_behind_call = add_calls(reader, held->data + body, end - body, calls);
-    if (!reader->is_behind_call) return release(reader, after, 0, text, error);
-    begin = without_blanks(held->data, begin);
-    return release(reader, begin, after - begin, text, error);
+    if (!reader->is_behind_call) return reader_release(reader, after, 0, text, error);
+    begin = trimmed_length(held->data, begin);
+    return reader_release(reader, begin, after - begin, text, error);
 }
 
-/* Text, and calls between tags; blanks beside calls are nobody's. */
-static int read_tagged(struct tool_reader *reader, int is_last, struct rf_bytes *text,
-                       json_t *calls, struct rf_error *error)
+/* Takes text, and calls between tags; blanks beside calls are dropped. */
+static int reader_take_tagged(struct tool_reader *reader, int is_last, struct rf_bytes *text,
+                              json_t *calls, struct rf_error *error)
 {
     struct rf_bytes *held = &reader->held;
     const struct tags *tags = &tags_of[reader->form];
     int code = 0;
     while (!code) {
         size_t blanks = 0;
-        while (reader->is_behind_call && blanks < held->count && is_blank(held->data[blanks]))
+        while (reader->is_behind_call && blanks < held->count && is_json_blank(held->data[blanks]))
             blanks++;
-        release(reader, 0, blanks, text, error);
+        reader_release(reader, 0, blanks, text, error);
         if (!held->count) return 0;
         const char *open = find_tag(held->data, held->count, tags->open);
-        if (!open) return read_text(reader, is_last, text, error);
+        if (!open) return reader_take_text(reader, is_last, text, error);
         size_t begin = (size_t)(open - held->data), body = begin + strlen(tags->open);
         const char *close =
             tags->close ? find_tag(held->data + body, held->count - body, tags->close) : NULL;
         if (!close && !is_last) return 0;
         size_t end = close ? (size_t)(close - held->data) : held->count;
         size_t after = end + (close ? strlen(tags->close) : 0);
-        code = read_call(reader, begin, body, end, after, text, calls, error);
+        code = reader_take_call(reader, begin, body, end, after, text, calls, error);
     }
     return code;
 }
 
 /* An answer that is calls as a whole, or text. */
-static int read_whole(struct tool_reader *reader, int is_last, struct rf_bytes *text, json_t *calls,
-                      struct rf_error *error)
+static int reader_take_whole(struct tool_reader *reader, int is_last, struct rf_bytes *text,
+                             json_t *calls, struct rf_error *error)
 {
     struct rf_bytes *held = &reader->held;
     size_t tag = strlen(array_tag), first = 0;
@@ -428,9 +432,9 @@ static int read_whole(struct tool_reader *reader, int is_last, struct rf_bytes *
         if (held->count - first > tag && memcmp(held->data + first, array_tag, tag) == 0)
             first += tag;
         if (add_calls(reader, held->data + first, held->count - first, calls))
-            return release(reader, 0, held->count, text, error);
+            return reader_release(reader, 0, held->count, text, error);
     }
-    return release(reader, held->count, 0, text, error);
+    return reader_release(reader, held->count, 0, text, error);
 }
 
 int tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes, int is_last,
@@ -439,6 +443,6 @@ int tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes
     int code =
         bytes ? rf_bytes_append(&rf_system_allocator, &reader->held, piece, bytes, error) : 0;
     if (code) return code;
-    return tags_of[reader->form].open ? read_tagged(reader, is_last, text, calls, error)
-                                      : read_whole(reader, is_last, text, calls, error);
+    return tags_of[reader->form].open ? reader_take_tagged(reader, is_last, text, calls, error)
+                                      : reader_take_whole(reader, is_last, text, calls, error);
 }

@@ -1,5 +1,5 @@
-/* Tools: whether and how a model's template has its model call them, and calls read out of what the
- * model writes. */
+/* Tools: the form in which a model's template has calls, the grammar of such calls, and calls read
+ * out of an answer. The server and the chat use them. */
 #ifndef MESSAGES_TOOLS_H
 #define MESSAGES_TOOLS_H
 
@@ -29,7 +29,7 @@ int tools_are_valid(const json_t *tools);
 /* The member "function" of the tool of that name; NULL: there is none. */
 const json_t *tools_find(const json_t *tools, const char *name);
 
-/* What an answer that must call begins with, up to the call's name or object: for the prompt and
+/* The beginning of an answer that must call, up to the call's name or object: for the prompt and
  * the reader. May be "". For free(); NULL: out of memory. */
 char *tools_opening(enum tool_form form);
 /* RIFFLE_GRAMMAR_CHOICE of the rest: a call of the tool `name` (NULL: of any). For json_decref();

@@ -1,3 +1,5 @@
+/* Parses the embedded list of known models, once, and finds the models' folder. The list is
+ * scripts/models.tsv; a line that cannot be parsed is left out. */
 #include "models/known_models.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* The models of scripts/models.tsv, and where models are kept. */
+/* The models of scripts/models.tsv, and the folder of models. The list is part of the program. */
 #ifndef MODELS_KNOWN_MODELS_H
 #define MODELS_KNOWN_MODELS_H
 

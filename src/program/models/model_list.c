@@ -1,3 +1,5 @@
+/* Reads the models' folder and joins it with the list of known models. All names of models in the
+ * program are resolved here. */
 #include "models/model_list.h"
 
 #include <stdio.h>
@@ -58,8 +60,8 @@ static int64_t model_bytes(const char *path, int *is_folder)
     return contents.has_weights && contents.has_config ? contents.bytes : -1;
 }
 
-static struct model_entry *add(struct model_list *list, const char *name, size_t n_name,
-                               const char *file)
+static struct model_entry *list_add(struct model_list *list, const char *name, size_t n_name,
+                                    const char *file)
 {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s", list->folder, file);
@@ -71,7 +73,7 @@ static struct model_entry *add(struct model_list *list, const char *name, size_t
     return entry;
 }
 
-static void remove_last(struct model_list *list)
+static void list_remove_last(struct model_list *list)
 {
     const struct model_entry *entry = &list->items[--list->count];
     free(entry->name);
@@ -79,8 +81,8 @@ static void remove_last(struct model_list *list)
     free(entry->path);
 }
 
-/* Adds a model's file or folder, or the model of which an interrupted fetch left something. */
-static int add_found(void *user, const char *name)
+/* Adds a model's file or folder, or a model that was fetched in part. */
+static int list_add_found(void *user, const char *name)
 {
     struct model_list *list = user;
     char file[256];
@@ -89,11 +91,12 @@ static int add_found(void *user, const char *name)
     if (!is_rest) memcpy(file, name, strlen(name) + 1);
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->items[i].file, file) == 0) return 0;
-    if (add(list, file, stem_length(file), file)->bytes < 0 && !is_rest) remove_last(list);
+    if (list_add(list, file, stem_length(file), file)->bytes < 0 && !is_rest)
+        list_remove_last(list);
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_model_name(const void *a, const void *b)
 {
     return strcmp(((const struct model_entry *)a)->name, ((const struct model_entry *)b)->name);
 }
@@ -106,25 +109,26 @@ int model_list_read(struct model_list *list)
     const char *wrong = models_folder(list->folder);
     if (wrong) return cli_fail("%s", wrong);
     for (const struct known_model *model = known_models(); model->name[0]; model++)
-        add(list, model->name, strlen(model->name), model->file)->known = model;
+        list_add(list, model->name, strlen(model->name), model->file)->known = model;
     size_t n_known = list->count;
-    if (rf_is_directory(list->folder) && rf_folder_each(list->folder, add_found, list, &error) != 0)
+    if (rf_is_directory(list->folder) &&
+        rf_folder_each(list->folder, list_add_found, list, &error) != 0)
         return cli_fail("%s", error.text);
     if (list->count > n_known)
-        qsort(list->items + n_known, list->count - n_known, sizeof *list->items, by_name);
+        qsort(list->items + n_known, list->count - n_known, sizeof *list->items, by_model_name);
     return CLI_OK;
 }
 
 void model_list_free(struct model_list *list)
 {
-    while (list->count) remove_last(list);
+    while (list->count) list_remove_last(list);
     free(list->items);
     list->items = NULL;
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static int is_called(const struct model_entry *entry, const char *name)
+static int entry_is_called(const struct model_entry *entry, const char *name)
 {
     size_t n = strlen(name);
     return strcmp(entry->name, name) == 0 || strcmp(entry->file, name) == 0 ||
@@ -134,7 +138,7 @@ static int is_called(const struct model_entry *entry, const char *name)
 const struct model_entry *model_list_exact(const struct model_list *list, const char *name)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (is_called(&list->items[i], name)) return &list->items[i];
+        if (entry_is_called(&list->items[i], name)) return &list->items[i];
     return NULL;
 }
 

@@ -1,4 +1,5 @@
-/* All models that have a name: those in the models' folder and the known ones. */
+/* All models that have a name: the ones in the models' folder and the known ones. Verbs turn the
+ * argument MODEL into a path with it. */
 #ifndef MODELS_MODEL_LIST_H
 #define MODELS_MODEL_LIST_H
 
@@ -6,7 +7,7 @@
 
 struct model_entry {
     char *name; /* a known model's short name; else the file's without .gguf, or the folder's */
-    char *file; /* its name in the folder */
+    char *file; /* name of the file in the folder */
     char *path;
     const struct known_model *known; /* NULL: not in scripts/models.tsv */
     int is_folder;                   /* safetensors and their JSON files */
@@ -28,7 +29,7 @@ void model_list_free(struct model_list *list);
  * beginning of one of these. NULL: none or several; `candidates` then lists the several. */
 const struct model_entry *model_list_find(const struct model_list *list, const char *name,
                                           struct buffer *candidates);
-/* The same without beginnings. */
+/* Finds an entry as model_list_find does, but not by a beginning. */
 const struct model_entry *model_list_exact(const struct model_list *list, const char *name);
 /* Prints why the search failed. Returns CLI_FAILED. */
 int model_list_explain(const struct model_list *list, const char *name,

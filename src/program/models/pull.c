@@ -1,3 +1,5 @@
+/* Fetches or checks one model, shows progress and says what has come. A file is accepted only if
+ * its header can be opened. */
 #include "models/pull.h"
 
 #include <stdio.h>
@@ -18,8 +20,8 @@ enum { DEFAULT_TIMEOUT = 60 };
 /* ---- progress ------------------------------------------------------------------------------ */
 
 /* "45.1 MB of 98.4 MB, 3.2 MB/s, 17 s left" */
-static void describe(char *note, size_t cap, const struct progress_line *progress, uint64_t done,
-                     uint64_t total)
+static void describe_rate(char *note, size_t cap, const struct progress_line *progress,
+                          uint64_t done, uint64_t total)
 {
     char a[32], b[32], c[32] = "";
     double seconds = rf_clock_seconds() - progress->start_seconds;
@@ -39,19 +41,19 @@ static void describe(char *note, size_t cap, const struct progress_line *progres
     snprintf(note + n, cap - (size_t)n, ", %s/s%s", human_bytes((uint64_t)rate, a), c);
 }
 
-static int on_progress(void *user, const char *stage, uint64_t done, uint64_t total)
+static int pull_on_progress(void *user, const char *stage, uint64_t done, uint64_t total)
 {
     struct pull *pull = user;
     char note[128] = "";
     if (strcmp(stage, pull->progress.stage) == 0)
-        describe(note, sizeof note, &pull->progress, done, total);
+        describe_rate(note, sizeof note, &pull->progress, done, total);
     return progress_update_note(&pull->progress, stage, done, total, note);
 }
 
 /* ---- fetching ------------------------------------------------------------------------------ */
 
 /* A file is a model if its header can be opened. */
-static int accept_model(void *user, const char *path, struct rf_error *error)
+static int pull_accept(void *user, const char *path, struct rf_error *error)
 {
     riffle_model_options options;
     riffle_model *model;
@@ -66,8 +68,8 @@ static int accept_model(void *user, const char *path, struct rf_error *error)
                : rf_fail(error, code, "Riffle cannot read it: %s", riffle_last_error());
 }
 
-/* Prints why the fetch failed, and what is left of it. */
-static int explain(struct pull *pull, int code, const struct rf_error *error)
+/* Prints why the fetch failed, and how much of it is kept. */
+static int pull_explain(struct pull *pull, int code, const struct rf_error *error)
 {
     char size[32];
     uint64_t kept = fetch_kept_bytes(pull->path);
@@ -81,7 +83,7 @@ static int explain(struct pull *pull, int code, const struct rf_error *error)
     return cli_fail("%s; %s are kept, and the same command continues", error->text, size);
 }
 
-static int fetch(struct pull *pull)
+static int pull_fetch(struct pull *pull)
 {
     struct rf_error error;
     char sha256[SHA256_TEXT], folder[LONGEST_PATH], size[32];
@@ -98,7 +100,7 @@ static int fetch(struct pull *pull)
     double start = rf_clock_seconds();
     int code = fetch_file(&pull->order, sha256, &error);
     progress_clear(&pull->progress);
-    if (code) return explain(pull, code, &error);
+    if (code) return pull_explain(pull, code, &error);
     fprintf(stderr, "%s: %s in %.0f s, %s%s\n", pull->name,
             human_bytes((uint64_t)rf_file_bytes(pull->path), size), rf_clock_seconds() - start,
             pull->order.sha256 ? "verified" : "not verified: its SHA-256 is ",
@@ -107,7 +109,7 @@ static int fetch(struct pull *pull)
 }
 
 /* The file is there. Checks that it is the right one as far as that is known. */
-static int check(struct pull *pull, int again)
+static int pull_check(struct pull *pull, int again)
 {
     char stamped[SHA256_TEXT], now[SHA256_TEXT];
     struct rf_error error;
@@ -123,7 +125,7 @@ static int check(struct pull *pull, int again)
         return CLI_OK;
     }
     if (stamp != STAMP_HOLDS || strcmp(stamped, wanted) != 0 || again) {
-        int code = stamp_hash_file(pull->path, now, on_progress, pull, &error);
+        int code = stamp_hash_file(pull->path, now, pull_on_progress, pull, &error);
         progress_clear(&pull->progress);
         if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
         if (code) return cli_fail("%s", error.text);
@@ -142,8 +144,8 @@ struct pull pull_file(const char *name, const char *path)
     pull.order = (struct fetch_order){.path = path,
                                       .bytes = -1,
                                       .timeout_seconds = DEFAULT_TIMEOUT,
-                                      .progress = on_progress,
-                                      .accept = accept_model};
+                                      .progress = pull_on_progress,
+                                      .accept = pull_accept};
     return pull;
 }
 
@@ -161,7 +163,7 @@ int pull_run(struct pull *pull, int verify)
 {
     pull->order.user = pull;
     rf_interrupts_catch_all();
-    return rf_path_exists(pull->path) ? check(pull, verify) : fetch(pull);
+    return rf_path_exists(pull->path) ? pull_check(pull, verify) : pull_fetch(pull);
 }
 
 int pull_offer(const char *model)
@@ -176,7 +178,7 @@ int pull_offer(const char *model)
     if (entry && entry->known && entry->bytes < 0) {
         buffer_printf(&question, "%s (%s, %s) is not on this disk. Fetch it now?", entry->name,
                       entry->known->licence, human_bytes((uint64_t)entry->known->bytes, size));
-        enum answer answer = ask(question.data, ANSWER_YES);
+        enum answer answer = ask_yes_no(question.data, ANSWER_YES);
         struct pull pull = pull_known(entry->known, entry->path);
         if (answer == ANSWER_INTERRUPTED) status = CLI_INTERRUPTED;
         if (answer == ANSWER_YES) status = pull_run(&pull, 0);

@@ -1,3 +1,4 @@
+/* Prints the help from the tables of verbs and options. The order is that of the tables. */
 #include "options/help.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 enum { WIDTH = 100, INDENT = 24 };
 
-static void named(FILE *out, const char *name, const char *text)
+static void print_named(FILE *out, const char *name, const char *text)
 {
     print_entry(out, name, text, INDENT, text_width(out, WIDTH));
 }
@@ -15,9 +16,9 @@ void help_program(FILE *out)
 {
     fputs("riffle: large language models on the CPU\n\nUsage: riffle VERB ...\n\n", out);
     for (const struct verb *verb = verb_table; verb->name; verb++)
-        named(out, verb->name, verb->summary);
-    named(out, "help VERB", "what a verb does and its options");
-    named(out, "version", "the version of this program");
+        print_named(out, verb->name, verb->summary);
+    print_named(out, "help VERB", "what a verb does and its options");
+    print_named(out, "version", "the version of this program");
     print_paragraph(
         out,
         "\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name "
@@ -27,7 +28,7 @@ void help_program(FILE *out)
         "\nEnvironment:",
         0, text_width(out, WIDTH));
     for (const struct variable *variable = variable_table; variable->name; variable++)
-        named(out, variable->name, variable->help);
+        print_named(out, variable->name, variable->help);
 }
 
 void help_verb(FILE *out, const struct verb *verb)
@@ -45,7 +46,7 @@ void help_verb(FILE *out, const struct verb *verb)
         snprintf(name, sizeof name, "%s%s%s%s%s", option->letter ? option->letter : "",
                  option->letter ? ", " : "", option->name, option->value ? " " : "",
                  option->value ? option->value : "");
-        named(out, name, option->help);
+        print_named(out, name, option->help);
     }
-    named(out, "-h, --help", "this text");
+    print_named(out, "-h, --help", "this text");
 }

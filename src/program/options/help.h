@@ -1,4 +1,4 @@
-/* The help of the program and of its verbs, generated from the tables. */
+/* The help of the program and of its verbs, generated from the tables. main.c prints it. */
 #ifndef OPTIONS_HELP_H
 #define OPTIONS_HELP_H
 

@@ -1,3 +1,4 @@
+/* Reads the text of a verb before it runs. A text of at most 1 GiB is taken whole. */
 #include "options/input.h"
 
 #include <string.h>

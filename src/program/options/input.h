@@ -1,4 +1,5 @@
-/* The text that run, tokenize and perplexity read: -p, -f or standard input. */
+/* The text that run, tokenize and perplexity read: -p, -f or standard input. main.c reads it
+ * before the verb runs. */
 #ifndef OPTIONS_INPUT_H
 #define OPTIONS_INPUT_H
 

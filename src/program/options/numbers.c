@@ -1,3 +1,4 @@
+/* Parses lists of whole numbers. Signs, blanks and empty items are not numbers here. */
 #include "options/numbers.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Lists of whole numbers as options give them: "1,2,4". */
+/* Lists of whole numbers in the values of options: "1,2,4". The verbs bench and roofline parse
+ * them. */
 #ifndef OPTIONS_NUMBERS_H
 #define OPTIONS_NUMBERS_H
 

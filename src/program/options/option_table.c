@@ -1,3 +1,5 @@
+/* The table of all options, in the order in which every verb's help shows them. A name may have
+ * several rows for different verbs; a verb has at most one of them. */
 #include "options/option_table.h"
 
 #define AT(field) offsetof(struct cli_options, field)

@@ -22,15 +22,15 @@ enum verb_bit {
 enum { NOT_GIVEN = INT32_MIN, ANY_ARGUMENTS = -1 };
 
 struct text_list {
-    const char **items; /* for free() */
+    const char **items; /* NULL, or a list for free() */
     size_t count;
 };
 
-/* A text to read: of -p, of -f or of standard input. */
+/* A text to read, from -p, -f or standard input. */
 struct input {
     char *text; /* ends with a zero that is not counted */
     size_t bytes;
-    const char *name; /* "-p", the file's, "standard input" */
+    const char *name; /* "-p", the file's name, or "standard input" */
 };
 
 /* Texts point into argv. */
@@ -39,7 +39,7 @@ struct cli_options {
     const struct verb *verb;
     const char *model;          /* NULL where the verb takes none */
     const char *out;            /* the output file of quantize */
-    struct text_list arguments; /* of a verb that takes any number */
+    struct text_list arguments; /* arguments of a verb that takes any number */
     const char *type, *rule;
     const char *calibrate; /* a text file; NULL: none */
     const char *group;     /* "128", "channel" or NULL */
@@ -48,8 +48,8 @@ struct cli_options {
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     const char *corpus;                                  /* a file; NULL: none */
-    int no_refine;                                       /* of the verb corpus */
-    float keep;                                          /* likewise; NAN: the default */
+    int no_refine;                                       /* --no-refine of the verb corpus */
+    float keep; /* --keep of the verb corpus; NAN: the default */
     const char *kv;
     const char *activations;
     const char *device;     /* NULL: the processor */
@@ -61,34 +61,34 @@ struct cli_options {
     const char *cores;      /* NULL: the library's default */
 
     const char *prompt, *file, *system;
-    struct input input; /* by input_read */
+    struct input input; /* input_read fills it */
     struct text_list stop;
     const char *grammar, *json_schema; /* files, one of them at most; NULL: none */
     int raw, messages, special, no_bos;
 
     int32_t max_tokens; /* 0: no limit */
-    /* What was not given is NaN or NOT_GIVEN; engine.sampling has the values in effect. */
+    /* Values that were not given are NaN or NOT_GIVEN; engine.sampling has the values in effect. */
     riffle_sampling sampling;
     int ignore_repetition;
-    const char *overflow; /* of a chat: "stop" or "drop" */
+    const char *overflow; /* "stop" or "drop", in a chat */
 
     int32_t chunks, repeats; /* 0: all; the verb's default */
 
     char *prompt_tokens, *depths; /* separated by commas, for free(); NULL: the verb's default */
     int32_t n_gen;                /* 0: the verb's default */
-    const char *suite;            /* of prompts; NULL: none */
-    struct text_list chains;      /* to compare with plain decoding */
+    const char *suite;            /* suite of prompts; NULL: none */
+    struct text_list chains;      /* chains that are compared with plain decoding */
     int32_t n_prompts;            /* 0: all of the suite */
 
     char *tiers, *kernels, *shapes, *rows; /* separated by commas, for free(); NULL: not given */
     const char *svg;
     int32_t rounds, pool_mib; /* 0: the library's default */
 
-    const char *sha256, *name; /* of pull; name also of serve; NULL: not given */
+    const char *sha256, *name; /* options of pull, name also of serve; NULL: not given */
     int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
     int verify, yes;
 
-    const char *host, *api_key; /* of serve; api_key: NULL if not given */
+    const char *host, *api_key; /* options of serve; api_key: NULL if not given */
     int32_t port, answers, queue;
     int32_t kept_mb; /* MB; 0: the library's default */
 
@@ -99,7 +99,7 @@ struct verb {
     const char *name;
     enum verb_bit bit;
     int n_arguments;       /* MODEL, OUT; ANY_ARGUMENTS: options.arguments */
-    const char *arguments; /* in the usage line, after the name */
+    const char *arguments; /* text after the name in the usage line */
     const char *summary;   /* a few words */
     const char *help;      /* one paragraph; NULL: none */
 };

@@ -1,3 +1,5 @@
+/* Parses the command line with the table of options, and checks options against each other before
+ * any model is loaded. Every error is one sentence that names the option. */
 #include "options/options.h"
 
 #include <errno.h>
@@ -12,8 +14,8 @@
 
 /* Finds the verb's option `name`, of n characters. If the verb lacks it, returns NULL and sets
  * *other to an option of other verbs with that name, or NULL. */
-static const struct option *find(const char *name, size_t n, unsigned verb,
-                                 const struct option **other)
+static const struct option *find_option(const char *name, size_t n, unsigned verb,
+                                        const struct option **other)
 {
     *other = NULL;
     for (const struct option *option = option_table; option->name; option++) {
@@ -30,11 +32,11 @@ static const struct option *find(const char *name, size_t n, unsigned verb,
 const struct option *option_find(const char *name, enum verb_bit verb)
 {
     const struct option *other;
-    return find(name, strlen(name), verb, &other);
+    return find_option(name, strlen(name), verb, &other);
 }
 
 /* Reports an option that exists, but not for this verb. */
-static int of_others(const struct cli_options *options, const struct option *other)
+static int option_of_others(const struct cli_options *options, const struct option *other)
 {
     struct buffer verbs = {0};
     for (const struct verb *verb = verb_table; verb->name; verb++)
@@ -46,7 +48,7 @@ static int of_others(const struct cli_options *options, const struct option *oth
     return CLI_USAGE;
 }
 
-/* What other programs (llama.cpp, ollama, transformers) call our options; "" is no option. */
+/* Names that other programs (llama.cpp, ollama, transformers) give our options; "" is no option. */
 static const char *known_elsewhere(const char *written, size_t n)
 {
     static const struct {
@@ -89,7 +91,7 @@ static const char *known_elsewhere(const char *written, size_t n)
     return NULL;
 }
 
-static int unknown(const struct cli_options *options, const char *name, size_t n)
+static int unknown_option(const struct cli_options *options, const char *name, size_t n)
 {
     char *written = cli_copy(name, n);
     const char *elsewhere = known_elsewhere(name, n);
@@ -150,7 +152,7 @@ static int parse_seed(const char *name, const char *text, uint64_t *value)
 }
 
 /* Appends a value after a comma. */
-static void append(char **list, const char *text)
+static void append_value(char **list, const char *text)
 {
     struct buffer both = {0};
     buffer_printf(&both, "%s%s%s", *list ? *list : "", *list ? "," : "", text);
@@ -158,7 +160,7 @@ static void append(char **list, const char *text)
     *list = both.data;
 }
 
-static void add_text(struct text_list *list, const char *text)
+static void append_text(struct text_list *list, const char *text)
 {
     list->items = cli_reallocate(list->items, list->count + 1, sizeof *list->items);
     list->items[list->count++] = text;
@@ -183,8 +185,8 @@ int option_set(struct cli_options *options, const struct option *option, const c
     case OPTION_FLAG: *(int *)field = 1; break;
     case OPTION_TEXT:
     case OPTION_CHOICE: *(const char **)field = text; break;
-    case OPTION_LIST: append(field, text); break;
-    case OPTION_TEXTS: add_text(field, text); break;
+    case OPTION_LIST: append_value(field, text); break;
+    case OPTION_TEXTS: append_text(field, text); break;
     case OPTION_INT: *(int32_t *)field = (int32_t)number; break;
     case OPTION_FLOAT:
     case OPTION_ABOVE: *(float *)field = (float)number; break;
@@ -210,7 +212,7 @@ void option_show(const struct cli_options *options, const struct option *option,
 }
 
 /* Whether the chain has the level, "draft" or "corpus", that an option gives a file to. */
-static int has_level(const char *chain, const char *level)
+static int chain_has_level(const char *chain, const char *level)
 {
     size_t n = strlen(level);
     if (strcmp(chain, "auto") == 0) return 1;
@@ -224,10 +226,10 @@ static int has_level(const char *chain, const char *level)
 
 static int any_chain_has(const struct cli_options *options, const char *level)
 {
-    if (options->verb->bit != VERB_BENCH) return has_level(options->chain, level);
+    if (options->verb->bit != VERB_BENCH) return chain_has_level(options->chain, level);
     int has = options->chains.count == 0;
     for (size_t i = 0; i < options->chains.count; i++)
-        has |= has_level(options->chains.items[i], level);
+        has |= chain_has_level(options->chains.items[i], level);
     return has;
 }
 
@@ -270,7 +272,7 @@ static int is_empty(const char *text)
     return text && !text[0];
 }
 
-static int check_calibration(const struct cli_options *options)
+static int check_quantize(const struct cli_options *options)
 {
     int is_w4a8 = strcmp(options->type, "w4a8") == 0;
     int suits = is_w4a8 || strcmp(options->type, "mxfp4") == 0 || strcmp(options->type, "q4") == 0;
@@ -341,7 +343,7 @@ static int check_together(const struct cli_options *options)
         if (rules[i].broken) return cli_usage_error("%s", rules[i].sentence);
     if (options->rule && strcmp(options->type, "mxfp4") != 0)
         return cli_usage_error("--rule is for --type mxfp4, not for %s", options->type);
-    int status = verb == VERB_QUANTIZE ? check_calibration(options) : CLI_OK;
+    int status = verb == VERB_QUANTIZE ? check_quantize(options) : CLI_OK;
     if (status) return status;
     for (size_t i = 0; only_suites && i < options->chains.count; i++)
         if (strcmp(options->chains.items[i], "none") != 0)
@@ -390,7 +392,7 @@ static int set_argument(struct cli_options *options, const char *argument)
 {
     const char **place = options->model ? &options->out : &options->model;
     if (options->verb->n_arguments == ANY_ARGUMENTS) {
-        add_text(&options->arguments, argument);
+        append_text(&options->arguments, argument);
         return 0;
     }
     if (options->verb->n_arguments < (options->model ? 2 : 1) || *place)
@@ -405,9 +407,9 @@ static int set_option(struct cli_options *options, int argc, char **argv, int *n
     const char *name = argv[0];
     size_t n = strncmp(name, "--", 2) == 0 ? strcspn(name, "=") : strlen(name);
     const char *value = name[n] ? name + n + 1 : NULL;
-    const struct option *other, *option = find(name, n, options->verb->bit, &other);
-    if (!option && other && !known_elsewhere(name, n)) return of_others(options, other);
-    if (!option) return unknown(options, name, n);
+    const struct option *other, *option = find_option(name, n, options->verb->bit, &other);
+    if (!option && other && !known_elsewhere(name, n)) return option_of_others(options, other);
+    if (!option) return unknown_option(options, name, n);
     if (option->kind == OPTION_FLAG && value)
         return cli_usage_error("%s takes no value", option->name);
     if (option->kind != OPTION_FLAG && !value) {

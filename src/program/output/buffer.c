@@ -1,3 +1,5 @@
+/* Growing texts, and memory that is never missing: the program exits instead. Nobody who calls
+ * these functions has to check. */
 #include "output/buffer.h"
 
 #include <stdarg.h>

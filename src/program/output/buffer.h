@@ -22,7 +22,7 @@ void buffer_free(struct buffer *buffer);
 
 /* Exits with a sentence. */
 _Noreturn void cli_no_memory(void);
-/* As malloc, realloc and strdup, but they never return NULL; count * size is checked. */
+/* Counterparts of malloc, realloc and strdup that never return NULL; count * size is checked. */
 void *cli_allocate(size_t count, size_t size);
 void *cli_reallocate(void *block, size_t count, size_t size);
 char *cli_copy(const char *text, size_t n);

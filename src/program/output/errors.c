@@ -1,8 +1,10 @@
+/* Prints error sentences. What is untrusted in them, such as names of files, loses its control
+ * bytes. */
+#include "output/errors.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "output/errors.h"
 
 #include "base/error.h"
 #include "output/wrap.h"
@@ -11,7 +13,7 @@
 
 const char *cli_verb;
 
-static void sentence(const char *format, va_list arguments)
+static void print_sentence(const char *format, va_list arguments)
 {
     char text[1024];
     struct rf_error error;
@@ -25,7 +27,7 @@ int cli_fail(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    sentence(format, arguments);
+    print_sentence(format, arguments);
     va_end(arguments);
     return CLI_FAILED;
 }
@@ -34,7 +36,7 @@ int cli_usage_error(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    sentence(format, arguments);
+    print_sentence(format, arguments);
     va_end(arguments);
     return cli_usage_hint();
 }
@@ -57,7 +59,7 @@ static const struct {
 };
 
 /* Whether `word` stands alone in the text: not within a path, a key or another word. */
-static int names(const char *text, const char *word)
+static int names_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
     for (const char *at = text; (at = strstr(at, word)); at += n)
@@ -68,7 +70,7 @@ static int names(const char *text, const char *word)
 int cli_explain(const char *text)
 {
     for (size_t i = 0; i < sizeof options_of_fields / sizeof *options_of_fields; i++)
-        if (names(text, options_of_fields[i].field))
+        if (names_word(text, options_of_fields[i].field))
             return cli_fail("%s (choose with %s)", text, options_of_fields[i].options);
     return cli_fail("%s", text);
 }

@@ -13,7 +13,7 @@ extern const char *cli_verb;
 
 /* Prints one sentence on standard error, with '?' for control bytes. Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
-/* The same for wrong usage, with a reference to the help. Returns CLI_USAGE. */
+/* Prints one sentence about wrong usage, and a reference to the help. Returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
 /* Only the reference to the help. Returns CLI_USAGE. */
 int cli_usage_hint(void);

@@ -1,3 +1,4 @@
+/* Writes JSON from formats that look like the document. Texts that are not UTF-8 are repaired. */
 #include "output/json.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include "base/utf8.h"
 #include "output/buffer.h"
 
-static void quoted(struct buffer *out, const char *text, size_t n)
+static void json_quote(struct buffer *out, const char *text, size_t n)
 {
     static const char specials[] = "\"\\\n\t\r", letters[] = "\"\\ntr";
     buffer_puts(out, "\"");
@@ -30,16 +31,16 @@ static void quoted(struct buffer *out, const char *text, size_t n)
     buffer_puts(out, "\"");
 }
 
-static void before_value(struct json_writer *json, const char *key, size_t n_key)
+static void json_before_value(struct json_writer *json, const char *key, size_t n_key)
 {
     if (json->comma) buffer_puts(&json->text, ", ");
     json->comma = 1;
     if (!n_key) return;
-    quoted(&json->text, key, n_key);
+    json_quote(&json->text, key, n_key);
     buffer_puts(&json->text, ": ");
 }
 
-static void put_number(struct buffer *out, double value)
+static void json_put_number(struct buffer *out, double value)
 {
     if (isfinite(value))
         buffer_printf(out, "%.9g", value);
@@ -48,15 +49,15 @@ static void put_number(struct buffer *out, double value)
 }
 
 /* The next argument, as `conversion`, of n characters, names it. */
-static void put_value(struct buffer *out, const char *conversion, size_t n, va_list *arguments)
+static void json_put_value(struct buffer *out, const char *conversion, size_t n, va_list *arguments)
 {
     switch (conversion[n - 1]) {
     case 's': {
         const char *text = va_arg(*arguments, const char *);
-        quoted(out, text, strlen(text));
+        json_quote(out, text, strlen(text));
         break;
     }
-    case 'g': put_number(out, va_arg(*arguments, double)); break;
+    case 'g': json_put_number(out, va_arg(*arguments, double)); break;
     case 'u': buffer_printf(out, "%" PRIu64, va_arg(*arguments, uint64_t)); break;
     default:
         if (n > strlen("%d"))
@@ -80,9 +81,9 @@ void jw_put(struct json_writer *json, const char *format, ...)
             continue;
         }
         int is_end = *word == '}' || *word == ']', is_value = *word == '%';
-        if (!is_end) before_value(json, key, n_key);
+        if (!is_end) json_before_value(json, key, n_key);
         if (is_value)
-            put_value(&json->text, word, n, &arguments);
+            json_put_value(&json->text, word, n, &arguments);
         else
             buffer_append(&json->text, word, 1);
         json->comma = is_end || is_value;
@@ -93,8 +94,8 @@ void jw_put(struct json_writer *json, const char *format, ...)
 
 void jw_text(struct json_writer *json, const char *key, const char *text, size_t n)
 {
-    before_value(json, key, key ? strlen(key) : 0);
-    quoted(&json->text, text, n);
+    json_before_value(json, key, key ? strlen(key) : 0);
+    json_quote(&json->text, text, n);
 }
 
 void jw_string(struct json_writer *json, const char *key, const char *text)
@@ -107,8 +108,8 @@ void jw_string(struct json_writer *json, const char *key, const char *text)
 
 void jw_number(struct json_writer *json, const char *key, double value)
 {
-    before_value(json, key, key ? strlen(key) : 0);
-    put_number(&json->text, value);
+    json_before_value(json, key, key ? strlen(key) : 0);
+    json_put_number(&json->text, value);
 }
 
 void jw_lines(struct json_writer *json, const struct buffer *text)
@@ -122,13 +123,13 @@ void jw_lines(struct json_writer *json, const struct buffer *text)
 
 void jw_bool(struct json_writer *json, const char *key, int value)
 {
-    before_value(json, key, strlen(key));
+    json_before_value(json, key, strlen(key));
     buffer_puts(&json->text, value ? "true" : "false");
 }
 
 void jw_json(struct json_writer *json, const char *key, const char *value)
 {
-    before_value(json, key, key ? strlen(key) : 0);
+    json_before_value(json, key, key ? strlen(key) : 0);
     buffer_puts(&json->text, value);
 }
 

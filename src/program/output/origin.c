@@ -1,3 +1,5 @@
+/* The machine, the program and the time of measurements, and notes about ceilings that moved.
+ * bench and roofline show the same lines. */
 #include "output/origin.h"
 
 #include <stdio.h>
@@ -7,7 +9,7 @@
 #include "output/output.h"
 #include "platform/cpu.h"
 
-static const double moved = 0.75; /* of the best measurement */
+static const double moved = 0.75; /* share of the best measurement */
 static const double over = 103;   /* per cent of a ceiling */
 
 int origin_take(struct origin *origin, int32_t threads)

@@ -7,13 +7,14 @@
 #include "platform/clock.h"
 #include "riffle.h"
 
-/* What `git describe` said of the checkout when the program was built; "unknown" without one. */
+/* The output of `git describe` for the checkout when the program was built; "unknown" without one.
+ */
 extern const char riffle_commit[];
 
 struct origin {
-    char model[96]; /* of the processor; "unknown processor" */
+    char model[96]; /* model of the processor; "unknown processor" */
     riffle_machine machine;
-    char date[RF_UTC_TEXT]; /* when measuring began */
+    char date[RF_UTC_TEXT]; /* time at which measuring began */
     int32_t threads;
 };
 
@@ -33,8 +34,8 @@ extern const char ceilings_moved_note[]; /* a sentence without a full stop */
 
 /* Whether something is faster than its ceiling by more than the error of measurement. */
 int is_over_ceiling(double percent);
-/* What it means that `percent` of the read bandwidth was reached with `bytes`, which are read again
- * and again: a sentence without a full stop. */
+/* Appends an explanation for `percent` of the read bandwidth, reached with `bytes` that are read
+ * again and again: a sentence without a full stop. */
 void over_ceiling_note(double percent, uint64_t bytes, struct buffer *note);
 
 #endif

@@ -1,3 +1,5 @@
+/* Shows untrusted texts safely and formats numbers for people. On a terminal no control character
+ * of a model or a file gets through. */
 #include "output/output.h"
 
 #include <string.h>
@@ -69,7 +71,7 @@ int print_name(FILE *out, const char *name)
     int characters = 0;
     append_name(&safe, name);
     buffer_write(&safe, out);
-    /* Counts all bytes but those that continue a character. */
+    /* Counts characters: all bytes but the ones that continue a character. */
     for (size_t i = 0; i < safe.count; i++)
         characters += ((unsigned char)safe.data[i] & 0xc0) != 0x80;
     buffer_free(&safe);
@@ -86,7 +88,7 @@ void print_notes(const struct buffer *notes)
     }
 }
 
-static const char *scaled(double value, const char *const units[], char text[32])
+static const char *scale_to_unit(double value, const char *const units[], char text[32])
 {
     int unit = 0;
     while (value >= 1000.0 && units[unit + 1]) {
@@ -104,13 +106,13 @@ static const char *scaled(double value, const char *const units[], char text[32]
 const char *human_bytes(uint64_t bytes, char text[32])
 {
     static const char *const units[] = {" bytes", " kB", " MB", " GB", " TB", " PB", " EB", NULL};
-    return scaled((double)bytes, units, text);
+    return scale_to_unit((double)bytes, units, text);
 }
 
 const char *human_count(uint64_t count, char text[32])
 {
     static const char *const units[] = {"", " thousand", " million", " billion", " trillion", NULL};
-    return scaled((double)count, units, text);
+    return scale_to_unit((double)count, units, text);
 }
 
 double tokens_per_second(uint64_t tokens, double seconds)

@@ -1,4 +1,5 @@
-/* Output of a model's text, names, numbers and progress. */
+/* Output of a model's text, names and numbers. Untrusted text goes through here, so that it cannot
+ * move the cursor of a terminal. */
 #ifndef OUTPUT_OUTPUT_H
 #define OUTPUT_OUTPUT_H
 

@@ -1,3 +1,5 @@
+/* Draws the line of progress, at most ten times a second and only on a terminal with escapes.
+ * Other output must hide the line first. */
 #include "output/progress.h"
 
 #include <stdio.h>

@@ -16,7 +16,7 @@ struct progress_line {
 /* A riffle_progress_fn whose user is a struct progress_line. Stops the work after an interrupt. */
 int progress_update(void *user, const char *stage, uint64_t done, uint64_t total);
 
-/* The same with a note after the percentage. */
+/* Updates the line with a note after the percentage. */
 int progress_update_note(struct progress_line *progress, const char *stage, uint64_t done,
                          uint64_t total, const char *note);
 

@@ -1,3 +1,4 @@
+/* Finds the nearest name by Levenshtein distance. A shared beginning counts as near. */
 #include "output/suggest.h"
 
 #include <stdio.h>

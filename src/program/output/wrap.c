@@ -1,3 +1,5 @@
+/* Breaks text between words while it arrives, and prints paragraphs and names with explanations.
+ * The column is tracked as the terminal does, wide characters included. */
 #include "output/wrap.h"
 
 #include <stdarg.h>
@@ -45,15 +47,15 @@ static int may_break(uint32_t before, uint32_t c)
     return rf_terminal_columns(c) > 0 && !closes(c) && !opens(before);
 }
 
-/* Adds to the word, which has been written as far as the terminal can erase it. */
-static void put(struct wrap *wrap, struct buffer *out, const char *text, size_t n)
+/* Adds to the word. A word that the terminal can erase is written at once. */
+static void wrap_put(struct wrap *wrap, struct buffer *out, const char *text, size_t n)
 {
     buffer_append(&wrap->word, text, n);
     if (wrap->escapes) buffer_append(out, text, n);
 }
 
-/* From now on the word stays where it is; the next one begins. */
-static void settle(struct wrap *wrap, struct buffer *out)
+/* Leaves the word where it is; the next one begins. */
+static void wrap_settle(struct wrap *wrap, struct buffer *out)
 {
     if (!wrap->escapes) buffer_append(out, wrap->word.data, wrap->word.count);
     buffer_clear(&wrap->word);
@@ -61,7 +63,7 @@ static void settle(struct wrap *wrap, struct buffer *out)
     wrap->word_column = wrap->column;
 }
 
-static void move_to_next_line(struct wrap *wrap, struct buffer *out)
+static void wrap_move_word(struct wrap *wrap, struct buffer *out)
 {
     if (wrap->escapes && wrap->column > wrap->word_column)
         buffer_printf(out, "\r\033[%dC\033[K", wrap->word_column);
@@ -73,18 +75,18 @@ static void move_to_next_line(struct wrap *wrap, struct buffer *out)
     buffer_append(out, wrap->word.data, wrap->word.count);
 }
 
-/* The terminal's own way: what does not fit goes to the next line. */
-static void advance(struct wrap *wrap, int columns)
+/* Advances as the terminal does: a character that does not fit goes to the next line. */
+static void wrap_advance(struct wrap *wrap, int columns)
 {
     int fits = !wrap->width || wrap->column + columns <= wrap->width;
     wrap->column = fits ? wrap->column + columns : columns;
 }
 
-static void add_space(struct wrap *wrap, struct buffer *out, char c)
+static void wrap_add_space(struct wrap *wrap, struct buffer *out, char c)
 {
     enum { TAB = 8 };
     int columns = c == '\t' ? TAB - wrap->column % TAB : 1;
-    settle(wrap, out);
+    wrap_settle(wrap, out);
     wrap->before = 0;
     if (wrap->width && wrap->column + columns > wrap->width) {
         /* The end of the line stands for the space. */
@@ -93,38 +95,38 @@ static void add_space(struct wrap *wrap, struct buffer *out, char c)
         columns = c == '\t' ? wrap->width - wrap->column : 1;
     }
     buffer_append(out, &c, 1);
-    advance(wrap, columns);
+    wrap_advance(wrap, columns);
     wrap->word_column = wrap->column;
 }
 
-static void add_character(struct wrap *wrap, struct buffer *out, const char *text, size_t n)
+static void wrap_add_character(struct wrap *wrap, struct buffer *out, const char *text, size_t n)
 {
     uint32_t c = rf_utf8_decode(text, n);
     int columns = rf_terminal_columns(c);
-    if (wrap->before && may_break(wrap->before, c)) settle(wrap, out);
+    if (wrap->before && may_break(wrap->before, c)) wrap_settle(wrap, out);
     if (wrap->width && wrap->column + columns > wrap->width && columns > 0) {
         if (!wrap->is_code && wrap->word_column > wrap->indent) {
-            move_to_next_line(wrap, out);
+            wrap_move_word(wrap, out);
         } else {
-            settle(wrap, out);
+            wrap_settle(wrap, out);
             wrap->word_column = 0;
         }
     }
-    put(wrap, out, text, n);
-    advance(wrap, columns);
+    wrap_put(wrap, out, text, n);
+    wrap_advance(wrap, columns);
     if (columns > 0 || c == JOINER) wrap->before = c;
 }
 
-static void add_newline(struct wrap *wrap, struct buffer *out)
+static void wrap_add_newline(struct wrap *wrap, struct buffer *out)
 {
-    settle(wrap, out);
+    wrap_settle(wrap, out);
     buffer_puts(out, "\n");
     wrap->column = wrap->word_column = wrap->ticks = 0;
     wrap->before = 0;
 }
 
 /* Finds the lines of ``` around code. */
-static void watch_ticks(struct wrap *wrap, char c)
+static void wrap_watch_ticks(struct wrap *wrap, char c)
 {
     if (wrap->ticks < 0 || (c == ' ' && wrap->ticks == 0)) return;
     wrap->ticks = c == '`' ? wrap->ticks + 1 : -1;
@@ -134,10 +136,10 @@ static void watch_ticks(struct wrap *wrap, char c)
 }
 
 /* Most terminals break long lines anew for another width. */
-static void follow_width(struct wrap *wrap, struct buffer *out)
+static void wrap_follow_width(struct wrap *wrap, struct buffer *out)
 {
     if (wrap->last_width && wrap->width && wrap->width != wrap->last_width) {
-        settle(wrap, out);
+        wrap_settle(wrap, out);
         if (wrap->column > wrap->width) wrap->column = (wrap->column - 1) % wrap->width + 1;
         wrap->word_column = wrap->column;
     }
@@ -147,27 +149,27 @@ static void follow_width(struct wrap *wrap, struct buffer *out)
 void wrap_add(struct wrap *wrap, struct buffer *out, const char *text, size_t n, const char *colour)
 {
     wrap->colour = "";
-    follow_width(wrap, out);
+    wrap_follow_width(wrap, out);
     wrap->colour = colour;
-    put(wrap, out, colour, strlen(colour));
+    wrap_put(wrap, out, colour, strlen(colour));
     for (size_t i = 0, length; i < n; i += length) {
         length = rf_utf8_length(text + i, n - i);
         if (length == 0) length = 1;
-        if (text[i] != '\n') watch_ticks(wrap, text[i]);
+        if (text[i] != '\n') wrap_watch_ticks(wrap, text[i]);
         if (text[i] == '\n')
-            add_newline(wrap, out);
+            wrap_add_newline(wrap, out);
         else if (text[i] == ' ' || text[i] == '\t')
-            add_space(wrap, out, text[i]);
+            wrap_add_space(wrap, out, text[i]);
         else
-            add_character(wrap, out, text + i, length);
+            wrap_add_character(wrap, out, text + i, length);
     }
-    if (colour[0]) put(wrap, out, reset, sizeof reset - 1);
+    if (colour[0]) wrap_put(wrap, out, reset, sizeof reset - 1);
 }
 
 void wrap_end(struct wrap *wrap, struct buffer *out)
 {
     wrap->colour = "";
-    settle(wrap, out);
+    wrap_settle(wrap, out);
     buffer_free(&wrap->word);
 }
 

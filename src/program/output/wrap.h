@@ -1,4 +1,5 @@
-/* Text broken into a terminal's lines between words. */
+/* Text broken into a terminal's lines between words. Answers are broken as they arrive; help,
+ * notes and error sentences as paragraphs. */
 #ifndef OUTPUT_WRAP_H
 #define OUTPUT_WRAP_H
 
@@ -11,19 +12,19 @@
  * begins at column 0. */
 struct wrap {
     int width;   /* columns of the terminal; may change between parts; 0: nothing is broken */
-    int indent;  /* of the lines that begin where one was broken; less than the width */
+    int indent;  /* indent of the lines that follow a break; less than the width */
     int escapes; /* The terminal understands escape sequences: a word appears as its parts arrive,
                     and moves to the next line when it turns out too long. Else it is held back. */
 
     /* The rest is private. */
     int column;         /* columns used on the line, with those of the last word */
-    int word_column;    /* where the last word begins */
-    struct buffer word; /* with its colours, as far as it can still move */
-    const char *colour; /* of the part that is being added */
+    int word_column;    /* column at which the last word begins */
+    struct buffer word; /* the last word with its colours, as far as it can still move */
+    const char *colour; /* colour of the part that is being added */
     uint32_t before;    /* the last character that takes columns; 0: none on this line */
     int ticks;          /* backticks at the beginning of the line; -1: they have ended */
     int is_code;        /* between lines of ``` */
-    int last_width;     /* when the last part was added */
+    int last_width;     /* width when the last part was added */
 };
 
 /* Appends to `out` what makes the terminal show the next n bytes of text. The text is UTF-8 of

@@ -1,56 +1,83 @@
-/* A request between the batch, which calls back from the computing thread, and its reply. */
+/* A request between the batch, which calls back from the computing thread, and its reply. A request
+ * has one or several choices; each is an answer of the batch. The callbacks for events and answers
+ * take the server's lock. */
 #define _POSIX_C_SOURCE 200809L
+#include "serve/exchange.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "platform/clock.h"
 #include "platform/memory.h"
-#include "serve/server.h"
+#include "serve/clients.h"
+#include "serve/log.h"
 
 static const struct rf_allocator *const allocator = &rf_system_allocator;
 
-static const struct prompt *prompt_of(const struct choice *choice)
+/* One of the answers of a request, or one of its vectors. */
+struct choice {
+    struct exchange *exchange;
+    int32_t index;
+    int64_t answer;                /* number in the batch; 0: the answer has ended, or not begun */
+    struct rf_bytes text, thought; /* not sent yet */
+    json_t *tokens;    /* tokens not sent yet, with log-probabilities; NULL: not wanted */
+    json_t *calls;     /* calls of tools not sent yet */
+    int32_t n_calls;   /* calls that were sent */
+    size_t characters; /* characters of tokens that were sent */
+    size_t n_prompt;   /* tokens of the prompt in `tokens` */
+    int has_echoed;    /* the text of the prompt's tokens so far is not empty */
+    struct thoughts thoughts;
+    int divides; /* the answer may begin with thoughts */
+    struct tool_reader tools;
+    int has_enough; /* the answer was ended because it has its calls */
+    float *vector;
+    int has_begun; /* a piece was sent */
+    riffle_finish finish;
+    double last_token;
+};
+
+static const struct prompt *choice_prompt(const struct choice *choice)
 {
     const struct question *question = &choice->exchange->question;
     return &question->prompts[choice->index / question->n];
 }
 
-static void on_part(void *user, enum thought_part part, const char *text, size_t n);
-static int take_reply(struct choice *choice, const char *text, size_t bytes, int is_last);
+static void choice_on_part(void *user, enum thought_part part, const char *text, size_t n);
+static int choice_take_reply(struct choice *choice, const char *text, size_t bytes, int is_last);
 
 /* An answer may begin with thoughts, unless a grammar limits it; the prompt may have opened them.
  */
-static void begin_thoughts(struct choice *choice)
+static void choice_begin_thoughts(struct choice *choice)
 {
     enum { TAIL = 64 };
     const struct answerer *of = &choice->exchange->served->answerer;
-    const struct prompt *prompt = prompt_of(choice);
+    const struct prompt *prompt = choice_prompt(choice);
     size_t tail = prompt->n < TAIL ? prompt->n : TAIL;
     char text[1024];
     int64_t bytes = riffle_detokenize(of->model, prompt->tokens + prompt->n - tail, tail,
                                       RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
     if (bytes < 0 || bytes > (int64_t)sizeof text) bytes = 0;
-    thoughts_begin(&choice->thoughts, of->thoughts, text, (size_t)bytes, on_part, choice);
+    thoughts_begin(&choice->thoughts, of->thoughts, text, (size_t)bytes, choice_on_part, choice);
     choice->divides = 1;
 }
 
 /* Another token of the prompt; NULL: the first one. */
-static void add_prompt_token(struct choice *choice, const riffle_logprobs *logprobs)
+static void choice_add_prompt_token(struct choice *choice, const riffle_logprobs *logprobs)
 {
     json_t *entry =
-        reply_prompt_token(choice->exchange->served->model.model, prompt_of(choice)->tokens,
+        reply_prompt_token(choice->exchange->served->model.model, choice_prompt(choice)->tokens,
                            ++choice->n_prompt, !choice->has_echoed, logprobs);
     choice->has_echoed |= json_array_size(json_object_get(entry, "bytes")) > 0;
     json_array_append_new(choice->tokens, entry);
 }
 
 /* The prompt's text comes first. */
-static int echo(struct choice *choice, struct refusal *refusal)
+static int choice_echo(struct choice *choice, struct refusal *refusal)
 {
-    const struct prompt *prompt = prompt_of(choice);
+    const struct prompt *prompt = choice_prompt(choice);
     const riffle_model *model = choice->exchange->served->model.model;
     struct rf_error error;
-    if (choice->tokens) add_prompt_token(choice, NULL);
+    if (choice->tokens) choice_add_prompt_token(choice, NULL);
     int64_t n =
         riffle_detokenize(model, prompt->tokens, prompt->n, RIFFLE_DETOKENIZE_START, NULL, 0);
     if (n == 0) return 0;
@@ -68,13 +95,14 @@ static int echo(struct choice *choice, struct refusal *refusal)
     return code;
 }
 
-static int begin_text(struct choice *choice)
+static int choice_begin_text(struct choice *choice)
 {
     const struct question *question = &choice->exchange->question;
-    if (question->opening && take_reply(choice, question->opening, strlen(question->opening), 0))
+    if (question->opening &&
+        choice_take_reply(choice, question->opening, strlen(question->opening), 0))
         return refuse_memory(&choice->exchange->refusal);
-    if (question->kind == QUESTION_CHAT && !question->schema) begin_thoughts(choice);
-    return question->echoes ? echo(choice, &choice->exchange->refusal) : 0;
+    if (question->has_thoughts) choice_begin_thoughts(choice);
+    return question->echoes ? choice_echo(choice, &choice->exchange->refusal) : 0;
 }
 
 int exchange_begin(struct exchange *exchange)
@@ -92,7 +120,7 @@ int exchange_begin(struct exchange *exchange)
         if (question->tools) choice->calls = json_array();
         tool_reader_begin(&choice->tools, question->tool_form, question->tools);
         choice->tools.most = question->most_calls;
-        if (begin_text(choice)) return -1;
+        if (choice_begin_text(choice)) return -1;
     }
     return 0;
 }
@@ -117,7 +145,7 @@ void exchange_free(struct exchange *exchange)
     free(exchange);
 }
 
-static void wake(struct exchange *exchange)
+static void exchange_wake(struct exchange *exchange)
 {
     if (!exchange->is_suspended || exchange->is_gone) return;
     exchange->is_suspended = 0;
@@ -139,12 +167,12 @@ void exchange_release(struct exchange *exchange)
         exchange_free(exchange);
         return;
     }
-    http_answered(exchange);
-    wake(exchange);
+    client_give(exchange->client, CLIENT_TAKE_SECONDS);
+    exchange_wake(exchange);
 }
 
-/* Adds output, which is freed; lets the network go on. A failure becomes the refusal. */
-static void put(struct exchange *exchange, char *text)
+/* Adds output and frees it. A failure becomes the refusal. */
+static void exchange_put(struct exchange *exchange, char *text)
 {
     struct rf_error error;
     if (!text || rf_bytes_append(allocator, &exchange->out, text, strlen(text), &error))
@@ -152,16 +180,16 @@ static void put(struct exchange *exchange, char *text)
     free(text);
 }
 
-static void put_event(struct exchange *exchange, char *event)
+static void exchange_put_event(struct exchange *exchange, char *event)
 {
-    put(exchange, event);
+    exchange_put(exchange, event);
     exchange->has_begun = 1;
-    wake(exchange);
+    exchange_wake(exchange);
 }
 
 /* ---- what an answer says ---- */
 
-static struct reply_part part_of(const struct choice *choice, const char *finish)
+static struct reply_part choice_part(const struct choice *choice, const char *finish)
 {
     return (struct reply_part){.index = choice->index,
                                .text = choice->text.data,
@@ -173,11 +201,13 @@ static struct reply_part part_of(const struct choice *choice, const char *finish
                                .tokens = choice->tokens,
                                .offset = choice->characters,
                                .calls = choice->calls,
-                               .n_calls = choice->n_calls};
+                               .n_calls = choice->n_calls,
+                               .vector = choice->vector,
+                               .width = choice->exchange->width};
 }
 
 /* The reply's text, and the calls in it, that are known with this piece. */
-static int take_reply(struct choice *choice, const char *text, size_t bytes, int is_last)
+static int choice_take_reply(struct choice *choice, const char *text, size_t bytes, int is_last)
 {
     struct rf_error error;
     if (choice->calls)
@@ -186,53 +216,53 @@ static int take_reply(struct choice *choice, const char *text, size_t bytes, int
     return bytes ? rf_bytes_append(allocator, &choice->text, text, bytes, &error) : 0;
 }
 
-/* Markers of thoughts are nobody's. */
-static void on_part(void *user, enum thought_part part, const char *text, size_t n)
+/* Takes thoughts and the reply; markers are dropped. */
+static void choice_on_part(void *user, enum thought_part part, const char *text, size_t n)
 {
     struct choice *choice = user;
     struct rf_error error;
-    int code = part == PART_REPLY ? take_reply(choice, text, n, 0)
+    int code = part == PART_REPLY ? choice_take_reply(choice, text, n, 0)
                : part == PART_THOUGHT
                    ? rf_bytes_append(allocator, &choice->thought, text, n, &error)
                    : 0;
     if (code) refuse_memory(&choice->exchange->refusal);
 }
 
-static int take_text(struct choice *choice, const char *text, size_t n)
+static int choice_take_text(struct choice *choice, const char *text, size_t n)
 {
     struct rf_error error;
     return choice->divides ? thoughts_push(&choice->thoughts, text, n, &error)
-                           : take_reply(choice, text, n, 0);
+                           : choice_take_reply(choice, text, n, 0);
 }
 
-static int end_text(struct choice *choice)
+static int choice_end_text(struct choice *choice)
 {
     if (choice->divides) thoughts_end(&choice->thoughts);
-    return take_reply(choice, NULL, 0, 1);
+    return choice_take_reply(choice, NULL, 0, 1);
 }
 
-/* A token's text; that of a control token only where it marks a thought or a call. */
-static int take_token(struct choice *choice, const riffle_event *event)
+/* Takes a token's text. The text of a control token counts only if it marks a thought or a call. */
+static int choice_take_token(struct choice *choice, const riffle_event *event)
 {
     char control[THOUGHTS_CONTROL];
-    if (event->text_bytes) return take_text(choice, event->text, event->text_bytes);
+    if (event->text_bytes) return choice_take_text(choice, event->text, event->text_bytes);
     if (event->token < 0 || (!choice->divides && !choice->calls)) return 0;
     thoughts_control(choice->exchange->served->model.model, event->token, control);
     int is_wanted = control[0] && ((choice->divides && thoughts_want(&choice->thoughts, control)) ||
                                    (choice->calls && tool_reader_wants(&choice->tools, control)));
-    return is_wanted ? take_text(choice, control, strlen(control)) : 0;
+    return is_wanted ? choice_take_text(choice, control, strlen(control)) : 0;
 }
 
 /* There is something to send. */
-static int has_part(const struct choice *choice)
+static int choice_has_part(const struct choice *choice)
 {
     return choice->text.count || choice->thought.count || json_array_size(choice->calls);
 }
 
-static void send_part(struct choice *choice, const char *finish)
+static void choice_send_part(struct choice *choice, const char *finish)
 {
-    struct reply_part part = part_of(choice, finish);
-    put_event(choice->exchange, reply_piece(&choice->exchange->reply, &part));
+    struct reply_part part = choice_part(choice, finish);
+    exchange_put_event(choice->exchange, reply_piece(&choice->exchange->reply, &part));
     choice->has_begun = 1;
     choice->text.count = choice->thought.count = 0;
     choice->n_calls += (int32_t)json_array_size(choice->calls);
@@ -241,7 +271,7 @@ static void send_part(struct choice *choice, const char *finish)
     json_array_clear(choice->tokens);
 }
 
-static void count_time(struct choice *choice)
+static void choice_count_time(struct choice *choice)
 {
     struct metrics *metrics = &choice->exchange->server->metrics;
     double now = rf_clock_seconds();
@@ -249,23 +279,23 @@ static void count_time(struct choice *choice)
     choice->last_token = now;
 }
 
-static int on_event(void *user, const riffle_event *event)
+static int choice_on_event(void *user, const riffle_event *event)
 {
     struct choice *choice = user;
     struct exchange *exchange = choice->exchange;
     struct server *server = exchange->server;
     rf_lock_take(&server->lock);
-    if (event->token >= 0) count_time(choice);
-    if (!exchange->question.only_echoes && take_token(choice, event))
+    if (event->token >= 0) choice_count_time(choice);
+    if (!exchange->question.only_echoes && choice_take_token(choice, event))
         refuse_memory(&exchange->refusal);
-    if (exchange->question.streams && has_part(choice)) send_part(choice, NULL);
+    if (exchange->question.streams && choice_has_part(choice)) choice_send_part(choice, NULL);
     choice->has_enough = choice->tools.most && choice->tools.n_calls >= choice->tools.most;
     int is_over = exchange->is_gone || exchange->refusal.status || choice->has_enough;
     rf_lock_release(&server->lock);
     return is_over;
 }
 
-static void on_logprobs(void *user, const riffle_logprobs *logprobs)
+static void choice_on_logprobs(void *user, const riffle_logprobs *logprobs)
 {
     struct choice *choice = user;
     if (choice->exchange->question.only_echoes) return;
@@ -273,12 +303,12 @@ static void on_logprobs(void *user, const riffle_logprobs *logprobs)
                           reply_token(choice->exchange->served->model.model, logprobs));
 }
 
-static void on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
+static void choice_on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
 {
-    add_prompt_token(user, logprobs);
+    choice_add_prompt_token(user, logprobs);
 }
 
-static void on_embedding(void *user, const float *vector, int32_t n)
+static void choice_on_embedding(void *user, const float *vector, int32_t n)
 {
     struct choice *choice = user;
     choice->vector = malloc((size_t)n * sizeof *vector);
@@ -288,7 +318,7 @@ static void on_embedding(void *user, const float *vector, int32_t n)
 
 /* ---- how it ends ---- */
 
-static void judge(struct choice *choice, const riffle_answer *answer)
+static void choice_judge(struct choice *choice, const riffle_answer *answer)
 {
     struct refusal *refusal = &choice->exchange->refusal;
     int code = answer->code;
@@ -302,60 +332,47 @@ static void judge(struct choice *choice, const riffle_answer *answer)
                NULL, "%s", answer->sentence);
     else if (answer->finish == RIFFLE_FINISH_CANCELLED && !choice->has_enough)
         refuse(refusal, 503, "stopped", "the server was stopped within the answer");
-    else if (end_text(choice))
+    else if (choice_end_text(choice))
         refuse_memory(refusal);
-    else if (choice->exchange->question.kind == QUESTION_EMBEDDING && !choice->vector)
+    else if (choice->exchange->question.wants_vector && !choice->vector)
         refuse_memory(refusal);
 }
 
-static const char *finish_of(const struct choice *choice)
+static const char *choice_finish(const struct choice *choice)
 {
     return choice->tools.n_calls ? "tool_calls" : reply_finish(choice->finish);
 }
 
-static void put_whole(struct exchange *exchange)
+static void exchange_put_whole(struct exchange *exchange)
 {
     struct reply_part *parts = calloc((size_t)exchange->n_choices, sizeof *parts);
     for (int32_t i = 0; parts && i < exchange->n_choices; i++)
-        parts[i] = part_of(&exchange->choices[i], finish_of(&exchange->choices[i]));
-    put(exchange,
-        parts ? reply_whole(&exchange->reply, parts, exchange->n_choices, &exchange->usage) : NULL);
+        parts[i] = choice_part(&exchange->choices[i], choice_finish(&exchange->choices[i]));
+    exchange_put(exchange, parts
+                               ? exchange->reply.form->whole(&exchange->reply, parts,
+                                                             exchange->n_choices, &exchange->usage)
+                               : NULL);
     free(parts);
 }
 
-static void put_vectors(struct exchange *exchange)
-{
-    float **vectors = calloc((size_t)exchange->n_choices, sizeof *vectors);
-    for (int32_t i = 0; vectors && i < exchange->n_choices; i++)
-        vectors[i] = exchange->choices[i].vector;
-    put(exchange,
-        vectors ? reply_embeddings(&exchange->reply, vectors, exchange->n_choices, exchange->width,
-                                   exchange->question.wants_base64, &exchange->usage)
-                : NULL);
-    free(vectors);
-}
-
 /* All choices have ended. */
-static void finish(struct exchange *exchange)
+static void exchange_finish(struct exchange *exchange)
 {
     const struct question *question = &exchange->question;
     if (exchange->refusal.status && exchange->has_begun) {
-        put_event(exchange, reply_cut(&exchange->refusal));
+        exchange_put_event(exchange, reply_cut(&exchange->refusal));
     } else if (!exchange->refusal.status && question->streams) {
         if (question->tells_usage)
-            put_event(exchange, reply_usage(&exchange->reply, &exchange->usage));
-        put_event(exchange, strdup("data: [DONE]\n\n"));
+            exchange_put_event(exchange, reply_usage(&exchange->reply, &exchange->usage));
+        exchange_put_event(exchange, strdup("data: [DONE]\n\n"));
     } else if (!exchange->refusal.status) {
-        if (question->kind == QUESTION_EMBEDDING)
-            put_vectors(exchange);
-        else
-            put_whole(exchange);
+        exchange_put_whole(exchange);
     }
     exchange_release(exchange);
 }
 
 /* A prompt counts once, with the first of its answers. */
-static void count_tokens(struct choice *choice, const riffle_answer *answer)
+static void choice_count_tokens(struct choice *choice, const riffle_answer *answer)
 {
     struct reply_usage *usage = &choice->exchange->usage;
     if (choice->index % choice->exchange->question.n == 0) {
@@ -367,7 +384,7 @@ static void count_tokens(struct choice *choice, const riffle_answer *answer)
     usage->accepted += (int64_t)answer->accepted;
 }
 
-static void on_answer(void *user, const riffle_answer *answer)
+static void choice_on_answer(void *user, const riffle_answer *answer)
 {
     struct choice *choice = user;
     struct exchange *exchange = choice->exchange;
@@ -376,24 +393,24 @@ static void on_answer(void *user, const riffle_answer *answer)
     rf_lock_take(&server->lock);
     choice->answer = 0;
     choice->finish = answer->finish;
-    judge(choice, answer);
+    choice_judge(choice, answer);
     if (choice->has_enough && told.finish == RIFFLE_FINISH_CANCELLED)
         told.finish = RIFFLE_FINISH_STOP;
-    count_tokens(choice, answer);
+    choice_count_tokens(choice, answer);
     metrics_answer(&server->metrics, &told);
     log_answer(&told);
     if (exchange->question.streams && !exchange->refusal.status)
-        send_part(choice, finish_of(choice));
-    if (--exchange->n_left == 0) finish(exchange);
+        choice_send_part(choice, choice_finish(choice));
+    if (--exchange->n_left == 0) exchange_finish(exchange);
     rf_lock_release(&server->lock);
 }
 
 /* ---- asking ---- */
 
-static riffle_request request_of(struct choice *choice)
+static riffle_request choice_request(struct choice *choice)
 {
     struct question *question = &choice->exchange->question;
-    const struct prompt *prompt = prompt_of(choice);
+    const struct prompt *prompt = choice_prompt(choice);
     riffle_request request;
     riffle_request_init(&request, sizeof request);
     request.prompt = prompt->tokens;
@@ -402,14 +419,14 @@ static riffle_request request_of(struct choice *choice)
     request.generate = &question->generate;
     request.logit_bias = question->bias;
     request.n_logit_bias = question->n_bias;
-    if (question->wants_logprobs) request.on_logprobs = on_logprobs;
+    if (question->wants_logprobs) request.on_logprobs = choice_on_logprobs;
     if (question->wants_logprobs && question->echoes)
-        request.on_prompt_logprobs = on_prompt_logprobs;
+        request.on_prompt_logprobs = choice_on_prompt_logprobs;
     request.top_logprobs = question->top_logprobs;
-    if (question->kind == QUESTION_EMBEDDING) request.on_embedding = on_embedding;
+    if (question->wants_vector) request.on_embedding = choice_on_embedding;
     request.pooling = question->pooling;
-    request.on_event = on_event;
-    request.on_answer = on_answer;
+    request.on_event = choice_on_event;
+    request.on_answer = choice_on_answer;
     request.user = choice;
     return request;
 }
@@ -424,7 +441,7 @@ void exchange_ask(struct exchange *exchange)
     for (int32_t i = 0; i < exchange->n_choices; i++) {
         struct choice *choice = &exchange->choices[i];
         exchange->question.sampling.seed = seed + (uint64_t)(i % exchange->question.n);
-        riffle_request request = request_of(choice);
+        riffle_request request = choice_request(choice);
         int64_t answer = riffle_batch_add(exchange->served->batch, &request);
         if (answer < 0) {
             refuse_last(&exchange->refusal, answer);
@@ -434,7 +451,7 @@ void exchange_ask(struct exchange *exchange)
         choice->answer = answer;
         exchange->n_left++;
     }
-    if (exchange->n_left == 0) finish(exchange);
+    if (exchange->n_left == 0) exchange_finish(exchange);
 }
 
 void exchange_cancel(struct exchange *exchange)

@@ -1,5 +1,7 @@
-/* The network: routes, limits, and replies that wait for output of the thread that computes. */
-#define _POSIX_C_SOURCE 200809L
+/* The network: routes, keys, bodies, and replies that wait for the thread that computes. A
+ * connection sleeps while its question is answered. */
+#include "serve/http.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,120 +12,22 @@
 #include "platform/memory.h"
 #include "platform/random.h"
 #include "platform/socket.h"
-#include "serve/page.h"
-#include "serve/server.h"
+#include "serve/clients.h"
+#include "serve/exchange.h"
+#include "serve/send.h"
 
 enum {
     THREADS = 2,
     MOST_CONNECTIONS = 1024,
-    MOST_BODY = 4 << 20,
-    HEADER_BYTES = 32 << 10, /* of a connection */
+    HEADER_BYTES = 32 << 10, /* memory of a connection */
     IDLE_SECONDS = 60,       /* without a byte, while nothing is computed for the connection */
-    BODY_SECONDS = 60,       /* for the whole body */
-    HEAD_SECONDS = 120,      /* until a request's headers are there, with the time before them */
-    TAKE_SECONDS = 120,      /* for what an ended answer has left */
-    LOOK_SECONDS = 1,        /* between looks at all connections */
     FLUSH_SECONDS = 5,
     TICK_MS = 50
 };
 
-/* An open connection. Its client has time until `end` for the next step, however slowly it sends or
- * takes bytes. */
-struct client {
-    struct client *next, **at; /* in the server's list */
-    struct server *server;
-    int socket;
-    double end;
-};
-
-static void set_time(struct client *client, double seconds)
-{
-    client->end = rf_clock_seconds() + seconds;
-}
-
-static void on_connection(void *user, struct MHD_Connection *connection, void **context,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct server *server = user;
-    struct client *client = *context;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = client = calloc(1, sizeof *client);
-        if (!client) return; /* its requests will not begin */
-        client->server = server;
-        client->socket = /* Windows's are of 64 bits, and small */
-            (int)MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        set_time(client, HEAD_SECONDS);
-        rf_lock_take(&server->lock);
-        client->next = server->clients;
-        client->at = &server->clients;
-        if (client->next) client->next->at = &client->next;
-        server->clients = client;
-        rf_lock_release(&server->lock);
-    } else if (client) {
-        rf_lock_take(&server->lock);
-        *client->at = client->next;
-        if (client->next) client->next->at = client->at;
-        rf_lock_release(&server->lock);
-        free(client);
-    }
-}
-
-void http_drop_slow(struct server *server)
-{
-    double now = rf_clock_seconds();
-    if (now < server->next_look) return;
-    server->next_look = now + LOOK_SECONDS;
-    for (struct client *client = server->clients; client; client = client->next)
-        if (now > client->end || rf_peer_is_gone(client->socket)) rf_socket_shut(client->socket);
-}
-
-void http_answered(struct exchange *exchange)
-{
-    set_time(exchange->client, TAKE_SECONDS);
-}
-
-static void count_reply(struct server *server, unsigned status)
-{
-    rf_lock_take(&server->lock);
-    if (status < METRICS_STATUSES) server->metrics.replies[status]++;
-    rf_lock_release(&server->lock);
-}
-
-/* Takes the response. */
-static enum MHD_Result queue(struct exchange *exchange, unsigned status, const char *type,
-                             struct MHD_Response *response)
-{
-    if (!response) return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", type);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
-    enum MHD_Result result = MHD_queue_response(exchange->connection, status, response);
-    MHD_destroy_response(response);
-    count_reply(exchange->server, status);
-    return result;
-}
-
-/* `text` is for free(); it may be NULL. */
-static enum MHD_Result send_text(struct exchange *exchange, unsigned status, const char *type,
-                                 char *text)
-{
-    if (!text) return MHD_NO;
-    return queue(exchange, status, type,
-                 MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE));
-}
-
-static const char *const json_media = "application/json";
-
-static enum MHD_Result send_refusal(struct exchange *exchange, const struct refusal *refusal)
-{
-    return send_text(exchange, (unsigned)refusal->status, json_media, reply_refusal(refusal));
-}
-
 /* ---- who may ask ---- */
 
-static const char *header(const struct exchange *exchange, const char *name)
+static const char *request_header(const struct exchange *exchange, const char *name)
 {
     return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
@@ -141,7 +45,7 @@ static int is_key(const char *text, const char *key)
 static int has_key(const struct exchange *exchange)
 {
     const char *key = exchange->server->options->api_key;
-    const char *given = header(exchange, "Authorization");
+    const char *given = request_header(exchange, "Authorization");
     if (!key) return 1;
     return given && strncmp(given, "Bearer ", 7) == 0 && is_key(given + 7, key);
 }
@@ -150,7 +54,7 @@ static int has_key(const struct exchange *exchange)
 static int names_this_machine(const struct exchange *exchange)
 {
     static const char *const names[] = {"localhost", "127.", "[::1]"};
-    const char *host = header(exchange, "Host");
+    const char *host = request_header(exchange, "Host");
     if (!exchange->server->is_local || exchange->server->options->api_key || !host) return 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(host, names[i], strlen(names[i])) == 0 &&
@@ -159,61 +63,10 @@ static int names_this_machine(const struct exchange *exchange)
     return 0;
 }
 
-/* ---- GET ---- */
-
-static enum MHD_Result send_page(struct exchange *exchange)
-{
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        strlen(serve_page), (void *)serve_page, MHD_RESPMEM_PERSISTENT);
-    if (response)
-        MHD_add_response_header(response, "Content-Security-Policy",
-                                "default-src 'none'; connect-src 'self'; style-src "
-                                "'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
-                                "form-action 'none'; frame-ancestors 'none'");
-    return queue(exchange, 200, "text/html; charset=utf-8", response);
-}
-
-static enum MHD_Result send_openapi(struct exchange *exchange)
-{
-    return queue(exchange, 200, json_media,
-                 MHD_create_response_from_buffer(strlen(serve_openapi), (void *)serve_openapi,
-                                                 MHD_RESPMEM_PERSISTENT));
-}
-
-static enum MHD_Result send_health(struct exchange *exchange)
-{
-    rf_lock_take(&exchange->server->lock);
-    int is_ending = exchange->server->is_ending;
-    rf_lock_release(&exchange->server->lock);
-    return send_text(exchange, is_ending ? 503 : 200, json_media,
-                     strdup(is_ending ? "{\"status\":\"stopping\"}" : "{\"status\":\"ok\"}"));
-}
-
-static enum MHD_Result send_metrics(struct exchange *exchange)
-{
-    struct rf_bytes text = {0};
-    struct rf_error error;
-    rf_lock_take(&exchange->server->lock);
-    struct metrics metrics = exchange->server->metrics;
-    rf_lock_release(&exchange->server->lock);
-    int code = metrics_write(&metrics, &text, &error);
-    struct MHD_Response *response =
-        code ? NULL : MHD_create_response_from_buffer(text.count, text.data, MHD_RESPMEM_MUST_COPY);
-    rf_bytes_free(&rf_system_allocator, &text);
-    return queue(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", response);
-}
-
-static enum MHD_Result send_models(struct exchange *exchange)
-{
-    const struct server *server = exchange->server;
-    return send_text(exchange, 200, json_media,
-                     reply_models(server->options->name, server->started));
-}
-
-/* ---- POST ---- */
+/* ---- questions ---- */
 
 /* Has the computing thread answer; the connection sleeps until there is something to send. */
-static enum MHD_Result submit(struct exchange *exchange)
+static enum MHD_Result submit_question(struct exchange *exchange)
 {
     struct server *server = exchange->server;
     struct refusal refusal = {0};
@@ -232,7 +85,7 @@ static enum MHD_Result submit(struct exchange *exchange)
         exchange->state = exchange->question.schema ? EXCHANGE_COMPILING : EXCHANGE_WAITING;
         exchange->is_suspended = 1;
         exchange->socket = exchange->client->socket;
-        exchange->client->end = INFINITY;
+        client_give(exchange->client, INFINITY);
         server->n_waiting++;
         MHD_suspend_connection(exchange->connection);
         rf_condition_signal(exchange->question.schema ? &server->to_compile : &server->news);
@@ -241,7 +94,7 @@ static enum MHD_Result submit(struct exchange *exchange)
     return refusal.status ? send_refusal(exchange, &refusal) : MHD_YES;
 }
 
-static ssize_t read_events(void *user, uint64_t position, char *data, size_t most)
+static ssize_t http_read_events(void *user, uint64_t position, char *data, size_t most)
 {
     struct exchange *exchange = user;
     struct server *server = exchange->server;
@@ -268,84 +121,73 @@ static enum MHD_Result send_answer(struct exchange *exchange)
     int is_over = exchange->state == EXCHANGE_ANSWERED, has_begun = exchange->has_begun;
     rf_lock_release(&server->lock);
     if (exchange->question.streams && has_begun)
-        return queue(exchange, 200, "text/event-stream; charset=utf-8",
-                     MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, read_events,
-                                                       exchange, NULL));
+        return send_response(exchange, 200, "text/event-stream; charset=utf-8",
+                             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10,
+                                                               http_read_events, exchange, NULL));
     if (!is_over) return MHD_YES;
     if (exchange->refusal.status) return send_refusal(exchange, &exchange->refusal);
-    return queue(exchange, 200, json_media,
-                 MHD_create_response_from_buffer(exchange->out.count, exchange->out.data,
-                                                 MHD_RESPMEM_MUST_COPY));
+    return send_response(exchange, 200, json_media,
+                         MHD_create_response_from_buffer(exchange->out.count, exchange->out.data,
+                                                         MHD_RESPMEM_MUST_COPY));
 }
 
 static enum MHD_Result take_body(struct exchange *exchange, const char *data, size_t *bytes)
 {
     struct rf_error error;
-    size_t n = *bytes;
+    size_t n = *bytes, most = exchange->endpoint ? exchange->endpoint->most_body : 0;
     *bytes = 0;
-    if (exchange->body.count + n > MOST_BODY) {
-        exchange->has_failed = 1; /* what still comes is read and dropped */
+    if (exchange->body.count + n > most) {
+        exchange->is_too_long = 1; /* the rest is read and dropped */
         return MHD_YES;
     }
     return rf_bytes_append(&rf_system_allocator, &exchange->body, data, n, &error) ? MHD_NO
                                                                                    : MHD_YES;
 }
 
-static enum MHD_Result ask(struct exchange *exchange, enum question_kind kind)
+static enum MHD_Result ask_model(struct exchange *exchange)
 {
     struct server *server = exchange->server;
+    const struct endpoint *endpoint = exchange->endpoint;
     struct refusal refusal = {0};
-    const char *type = header(exchange, "Content-Type");
+    const char *type = request_header(exchange, "Content-Type");
+    exchange->reply = (struct reply){.form = endpoint->form,
+                                     .question = &exchange->question,
+                                     .id = rf_random(),
+                                     .created = (int64_t)time(NULL),
+                                     .model = server->options->name};
     rf_lock_take(&server->lock);
     exchange->served = server->served;
     atomic_fetch_add(&exchange->served->users, 1);
     rf_lock_release(&server->lock);
-    if (exchange->has_failed)
-        refuse(&refusal, 413, NULL, "the body has more than %d bytes", MOST_BODY);
+    if (exchange->is_too_long)
+        refuse(&refusal, 413, NULL, "the body has more than %zu bytes", endpoint->most_body);
     else if (!type || strncmp(type, json_media, strlen(json_media)) != 0)
         /* Browsers send no JSON to another site without asking it. */
         refuse(&refusal, 415, NULL, "the body's Content-Type must be application/json");
     else
-        question_parse(&exchange->question, kind, exchange->body.data, exchange->body.count,
-                       &exchange->served->answerer, &refusal);
+        question_parse(&exchange->question, endpoint->take, exchange->body.data,
+                       exchange->body.count, &exchange->served->answerer, &refusal);
     rf_bytes_free(&rf_system_allocator, &exchange->body);
-    if (refusal.status) return send_refusal(exchange, &refusal);
-    exchange->reply.kind = kind;
-    return submit(exchange);
+    return refusal.status ? send_refusal(exchange, &refusal) : submit_question(exchange);
 }
 
 /* ---- routes ---- */
 
-static const struct route {
-    const char *path, *method;
-    int is_open; /* without a key */
-    enum MHD_Result (*send)(struct exchange *exchange);
-    enum question_kind kind; /* without `send` */
-} routes[] = {
-    {"/", "GET", 1, send_page, QUESTION_CHAT},
-    {"/openapi.json", "GET", 1, send_openapi, QUESTION_CHAT},
-    {"/health", "GET", 1, send_health, QUESTION_CHAT},
-    {"/metrics", "GET", 0, send_metrics, QUESTION_CHAT},
-    {"/v1/models", "GET", 0, send_models, QUESTION_CHAT},
-    {"/v1/chat/completions", "POST", 0, NULL, QUESTION_CHAT},
-    {"/v1/completions", "POST", 0, NULL, QUESTION_COMPLETION},
-    {"/v1/embeddings", "POST", 0, NULL, QUESTION_EMBEDDING},
-};
-
-static const struct route *find_route(struct exchange *exchange, const char *path,
-                                      const char *method, struct refusal *refusal)
+/* The endpoint of a request; NULL: a refusal. */
+static const struct endpoint *find_endpoint(const struct exchange *exchange, const char *path,
+                                            const char *method, struct refusal *refusal)
 {
     int exists = 0;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        const struct route *route = &routes[i];
-        if (strcmp(path, route->path) != 0) continue;
+    for (const struct endpoint *const *at = endpoints; *at; at++) {
+        const struct endpoint *endpoint = *at;
+        if (strcmp(path, endpoint->path) != 0) continue;
         exists = 1;
-        if (strcmp(method, route->method) != 0) continue;
+        if (strcmp(method, endpoint->method) != 0) continue;
         if (!names_this_machine(exchange))
             refuse(refusal, 403, NULL, "the Host header names another machine");
-        else if (!route->is_open && !has_key(exchange))
+        else if (!endpoint->is_open && !has_key(exchange))
             refuse(refusal, 401, "invalid_api_key", "the API key is missing or wrong");
-        return route;
+        return refusal->status ? NULL : endpoint;
     }
     if (exists)
         refuse(refusal, 405, NULL, "%.100s does not take %.20s", path, method);
@@ -364,7 +206,7 @@ static struct exchange *begin_exchange(struct server *server, struct MHD_Connect
     exchange->connection = connection;
     exchange->client = client;
     rf_lock_take(&server->lock);
-    set_time(client, BODY_SECONDS);
+    client_give(client, CLIENT_BODY_SECONDS);
     server->n_open++;
     rf_lock_release(&server->lock);
     return exchange;
@@ -380,18 +222,13 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (!exchange) { /* the headers are there */
         *state = exchange = begin_exchange(user, connection);
         if (!exchange) return MHD_NO;
-        find_route(exchange, path, method, &refusal);
+        exchange->endpoint = find_endpoint(exchange, path, method, &refusal);
         return refusal.status ? send_refusal(exchange, &refusal) : MHD_YES;
     }
     if (*bytes) return take_body(exchange, data, bytes);
-    if (exchange->reply.model) return send_answer(exchange);
-    const struct route *route = find_route(exchange, path, method, &refusal);
-    if (refusal.status) return MHD_YES; /* it was sent with the headers */
-    if (route->send) return route->send(exchange);
-    exchange->reply = (struct reply){.id = rf_random(),
-                                     .created = (int64_t)time(NULL),
-                                     .model = exchange->server->options->name};
-    return ask(exchange, route->kind);
+    if (!exchange->endpoint) return MHD_YES; /* the refusal was sent with the headers */
+    if (exchange->reply.form) return send_answer(exchange);
+    return exchange->endpoint->send ? exchange->endpoint->send(exchange) : ask_model(exchange);
 }
 
 static void on_completed(void *user, struct MHD_Connection *connection, void **state,
@@ -406,7 +243,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     rf_lock_take(&server->lock);
     int is_busy = exchange->state != EXCHANGE_OPEN && exchange->state != EXCHANGE_ANSWERED;
     exchange->is_gone = 1;
-    set_time(exchange->client, HEAD_SECONDS);
+    client_give(exchange->client, CLIENT_HEAD_SECONDS);
     server->n_open--;
     rf_lock_release(&server->lock);
     if (!is_busy) exchange_free(exchange);
@@ -425,7 +262,7 @@ int http_start(struct server *server, struct rf_error *error)
     server->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR, &address.socket,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
+        clients_on_connection, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)HEADER_BYTES, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_END);
     if (server->daemon) return 0;

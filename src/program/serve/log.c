@@ -1,10 +1,12 @@
+/* Writes the log. Each event is one line and is flushed at once. */
+#include "serve/log.h"
+
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "platform/clock.h"
-#include "serve/server.h"
 
 void log_event(const char *event, const char *format, ...)
 {

@@ -1,3 +1,5 @@
+/* Counts answers and writes all counters as text for Prometheus. Counters only grow; gauges come
+ * from the batch. */
 #include "serve/metrics.h"
 
 #include <inttypes.h>
@@ -29,7 +31,7 @@ void metrics_answer(struct metrics *metrics, const riffle_answer *answer)
     if (answer->first_seconds > 0.0) histogram_add(&metrics->first_token, answer->first_seconds);
 }
 
-static void put(struct rf_writer *out, const char *format, ...)
+static void metrics_put(struct rf_writer *out, const char *format, ...)
 {
     char line[256];
     va_list arguments;
@@ -39,31 +41,32 @@ static void put(struct rf_writer *out, const char *format, ...)
     rf_write_text(out, line);
 }
 
-static void put_head(struct rf_writer *out, const char *name, const char *type, const char *help)
+static void metrics_put_head(struct rf_writer *out, const char *name, const char *type,
+                             const char *help)
 {
-    put(out, "# HELP riffle_%s %s\n# TYPE riffle_%s %s\n", name, help, name, type);
+    metrics_put(out, "# HELP riffle_%s %s\n# TYPE riffle_%s %s\n", name, help, name, type);
 }
 
-static void put_value(struct rf_writer *out, const char *name, const char *type, const char *help,
-                      double value)
+static void metrics_put_value(struct rf_writer *out, const char *name, const char *type,
+                              const char *help, double value)
 {
-    put_head(out, name, type, help);
-    put(out, "riffle_%s %.17g\n", name, value);
+    metrics_put_head(out, name, type, help);
+    metrics_put(out, "riffle_%s %.17g\n", name, value);
 }
 
-static void put_histogram(struct rf_writer *out, const char *name, const char *help,
-                          const struct histogram *histogram)
+static void metrics_put_histogram(struct rf_writer *out, const char *name, const char *help,
+                                  const struct histogram *histogram)
 {
     uint64_t total = 0;
-    put_head(out, name, "histogram", help);
+    metrics_put_head(out, name, "histogram", help);
     for (int b = 0; b < METRICS_BUCKETS; b++) {
         total += histogram->counts[b];
-        put(out, "riffle_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[b], total);
+        metrics_put(out, "riffle_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[b], total);
     }
     total += histogram->counts[METRICS_BUCKETS];
-    put(out, "riffle_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, total);
-    put(out, "riffle_%s_sum %.17g\nriffle_%s_count %" PRIu64 "\n", name, histogram->sum, name,
-        total);
+    metrics_put(out, "riffle_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, total);
+    metrics_put(out, "riffle_%s_sum %.17g\nriffle_%s_count %" PRIu64 "\n", name, histogram->sum,
+                name, total);
 }
 
 int metrics_write(const struct metrics *metrics, struct rf_bytes *text, struct rf_error *error)
@@ -96,14 +99,15 @@ int metrics_write(const struct metrics *metrics, struct rf_bytes *text, struct r
         {"pass_seconds_total", "counter", "Seconds in passes.", batch->pass_seconds},
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        put_value(&out, values[i].name, values[i].type, values[i].help, values[i].value);
-    put_histogram(&out, "first_token_seconds", "From the request to the first token.",
-                  &metrics->first_token);
-    put_histogram(&out, "between_tokens_seconds", "From a token to the next of its answer.",
-                  &metrics->between_tokens);
-    put_head(&out, "replies_total", "counter", "Replies by status.");
+        metrics_put_value(&out, values[i].name, values[i].type, values[i].help, values[i].value);
+    metrics_put_histogram(&out, "first_token_seconds", "From the request to the first token.",
+                          &metrics->first_token);
+    metrics_put_histogram(&out, "between_tokens_seconds", "From a token to the next of its answer.",
+                          &metrics->between_tokens);
+    metrics_put_head(&out, "replies_total", "counter", "Replies by status.");
     for (int s = 0; s < METRICS_STATUSES; s++)
         if (metrics->replies[s])
-            put(&out, "riffle_replies_total{status=\"%d\"} %" PRIu64 "\n", s, metrics->replies[s]);
+            metrics_put(&out, "riffle_replies_total{status=\"%d\"} %" PRIu64 "\n", s,
+                        metrics->replies[s]);
     return out.code;
 }

@@ -1,4 +1,4 @@
-/* What the server counts, and its text for Prometheus. */
+/* The server's counters, and their text for Prometheus. They are under the server's lock. */
 #ifndef SERVE_METRICS_H
 #define SERVE_METRICS_H
 
@@ -15,10 +15,10 @@ struct histogram {
 };
 
 struct metrics {
-    uint64_t replies[METRICS_STATUSES]; /* by status of HTTP */
+    uint64_t replies[METRICS_STATUSES]; /* index: status of HTTP */
     uint64_t prompt_tokens, kept_tokens, generated_tokens, drafted, accepted, cancelled;
     struct histogram first_token, between_tokens; /* seconds */
-    int32_t waiting;                              /* that the batch does not have yet */
+    int32_t waiting;                              /* requests that the batch does not have yet */
     riffle_batch_stats batch;
 };
 

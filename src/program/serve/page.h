@@ -1,4 +1,5 @@
-/* What is sent as it is: the page for chatting, page.html, and the interface, openapi.json. */
+/* Files that are sent unchanged: the page for chatting, page.html, and the interface,
+ * openapi.json. The build makes arrays of them. */
 #ifndef SERVE_PAGE_H
 #define SERVE_PAGE_H
 

@@ -10,12 +10,15 @@
 #include "platform/socket.h"
 #include "platform/terminal.h"
 #include "platform/threads.h"
-#include "serve/server.h"
+#include "serve/clients.h"
+#include "serve/exchange.h"
+#include "serve/http.h"
+#include "serve/log.h"
 
 enum {
     IDLE_MS = 100,      /* between looks at signals */
-    GRACE_SECONDS = 60, /* for answers that are under way when the server is stopped */
-    COMPILE_SECONDS = 5 /* of a schema, at most */
+    GRACE_SECONDS = 60, /* limit for answers that are under way when the server is stopped */
+    COMPILE_SECONDS = 5 /* limit for one schema */
 };
 
 int rf_serve_check(const struct rf_serve_options *options, struct rf_error *error)
@@ -73,7 +76,7 @@ static int open_served(struct server *server, struct served **opened, int *is_to
 }
 
 /* Opens the model anew whenever that is wanted. */
-static void *reload(void *user)
+static void *reload_models(void *user)
 {
     struct server *server = user;
     rf_lock_take(&server->lock);
@@ -135,7 +138,7 @@ struct compiling {
     double end;
 };
 
-/* It takes too long, or nobody waits for it. */
+/* Whether compiling takes too long, or nobody waits for it. */
 static int stops_compiling(void *user)
 {
     const struct compiling *compiling = user;
@@ -148,7 +151,7 @@ static int stops_compiling(void *user)
 }
 
 /* One schema after the other, so that a slow one holds no request that has none. */
-static void *compile(void *user)
+static void *compile_schemas(void *user)
 {
     struct server *server = user;
     rf_lock_take(&server->lock);
@@ -181,7 +184,7 @@ static void *compile(void *user)
 
 /* Under the lock: new requests go to the batch while it has places, and what nobody waits for is
  * ended. */
-static void look_after(struct server *server)
+static void look_after_requests(struct server *server)
 {
     for (struct exchange *exchange = server->exchanges, *next; exchange; exchange = next) {
         next = exchange->next;
@@ -198,15 +201,15 @@ static void look_after(struct server *server)
     }
 }
 
-/* Under the lock: cuts what is under way. */
-static void cut(struct server *server)
+/* Under the lock: cuts the answers that are under way. */
+static void cut_answers(struct server *server)
 {
     for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next)
         if (exchange->state == EXCHANGE_ASKED) exchange_cancel(exchange);
 }
 
 /* A pass of each model. Returns 1 if there was nothing to do. */
-static int step(struct server *server)
+static int step_batches(struct server *server)
 {
     int is_idle = 1;
     rf_lock_take(&server->lock);
@@ -229,10 +232,10 @@ static void look_at_signals(struct server *server, double now, double *end)
         http_stop_listening(server);
         log_event("stopping", "{s:i}", "under_way", server->n_asked);
     }
-    if (server->is_ending && (rf_interrupts() > 1 || now > *end)) cut(server);
+    if (server->is_ending && (rf_interrupts() > 1 || now > *end)) cut_answers(server);
 }
 
-static void compute(struct server *server)
+static void compute_answers(struct server *server)
 {
     double end = 0.0;
     int is_idle = 0, is_over = 0;
@@ -244,24 +247,24 @@ static void compute(struct server *server)
         server->metrics.waiting = server->n_waiting;
         if (is_idle && !server->n_waiting) rf_condition_wait(&server->news, &server->lock, IDLE_MS);
         look_at_signals(server, now, &end);
-        look_after(server);
-        http_drop_slow(server);
+        look_after_requests(server);
+        clients_drop_slow(server);
         is_over = server->is_over = server->is_ending && !server->exchanges;
         rf_lock_release(&server->lock);
-        is_idle = step(server);
+        is_idle = step_batches(server);
         close_old(server);
     }
 }
 
-static int start(struct server *server, pthread_t *thread, void *(*fn)(void *),
-                 struct rf_error *error)
+static int start_thread(struct server *server, pthread_t *thread, void *(*fn)(void *),
+                        struct rf_error *error)
 {
     int failed = rf_thread_start(thread, fn, server);
     return failed ? rf_fail(error, RF_ERR_SYSTEM, "no thread: %s", strerror(failed)) : 0;
 }
 
 /* Ends the other threads, also where compute() was not reached. */
-static void join(struct server *server, pthread_t thread)
+static void join_thread(struct server *server, pthread_t thread)
 {
     rf_lock_take(&server->lock);
     server->is_over = 1;
@@ -275,23 +278,23 @@ static int serve_requests(struct server *server, struct rf_error *error)
     if (code) return code;
     log_event("listening", "{s:s, s:i, s:s}", "host", server->options->host, "port",
               http_port(server), "model", server->options->name);
-    compute(server);
+    compute_answers(server);
     http_stop(server);
     log_event("stopped", "{}");
     return 0;
 }
 
-static int run(struct server *server, struct rf_error *error)
+static int run_threads(struct server *server, struct rf_error *error)
 {
     pthread_t compiler, reloader;
-    int code = start(server, &compiler, compile, error);
+    int code = start_thread(server, &compiler, compile_schemas, error);
     if (code) return code;
-    code = start(server, &reloader, reload, error);
+    code = start_thread(server, &reloader, reload_models, error);
     if (!code) {
         code = serve_requests(server, error);
-        join(server, reloader);
+        join_thread(server, reloader);
     }
-    join(server, compiler);
+    join_thread(server, compiler);
     return code;
 }
 
@@ -312,7 +315,7 @@ int rf_serve(const struct rf_serve_options *options, int *is_told, struct rf_err
     rf_interrupts_catch(NULL, NULL);
     rf_interrupts_catch_all();
     rf_hangups_catch();
-    code = run(&server, error);
+    code = run_threads(&server, error);
     for (struct served *served = server.served, *next; served; served = next) {
         next = served->next;
         close_served(&server, served);

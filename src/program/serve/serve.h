@@ -1,4 +1,5 @@
-/* A model served over HTTP, as OpenAI's interface has it (docs/serving.md). */
+/* A model served over HTTP, as OpenAI's interface has it (docs/serving.md). The verb serve calls
+ * it; this is all that it sees of the server. */
 #ifndef SERVE_SERVE_H
 #define SERVE_SERVE_H
 
@@ -9,7 +10,7 @@
 /* An open model, and what its owner knows it by. */
 struct rf_serve_model {
     riffle_model *model;
-    riffle_sampling sampling; /* where a request leaves it open; its seed is not used */
+    riffle_sampling sampling; /* values that a request leaves open; its seed is not used */
     void *owner;
 };
 
@@ -19,13 +20,13 @@ struct rf_serve_options {
     int (*open)(void *user, struct rf_serve_model *model);
     void (*close)(void *user, struct rf_serve_model *model);
     void *user;
-    const char *name;                      /* of the model in requests and answers */
-    const riffle_session_options *session; /* of all answers */
+    const char *name;                      /* name of the model in requests and answers */
+    const riffle_session_options *session; /* options of all answers */
     const char *host;                      /* an address, or "localhost" */
     int32_t port;                          /* 0: any free one */
     const char *api_key;                   /* NULL: none, for an address of this machine only */
     int32_t answers, queue;                /* under way at the same time; waiting */
-    int64_t kept_bytes; /* of texts for later prompts; 0: the library's default */
+    int64_t kept_bytes; /* memory for texts of later prompts; 0: the library's default */
 };
 
 /* RF_ERR_ARGUMENT where the host is no address, or one that others reach and there is no key. The

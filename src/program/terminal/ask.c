@@ -1,3 +1,4 @@
+/* Asks a yes-or-no question on standard error. Standard output stays free for results. */
 #include "terminal/ask.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@ int can_ask(void)
     return rf_is_terminal(RF_STDIN) && rf_is_terminal(RF_STDERR);
 }
 
-enum answer ask(const char *question, enum answer otherwise)
+enum answer ask_yes_no(const char *question, enum answer otherwise)
 {
     char line[256]; /* a terminal gives one line at a time */
     fprintf(stderr, "%s [%s] ", question, otherwise == ANSWER_YES ? "Y/n" : "y/N");

@@ -21,7 +21,7 @@ void completion_offer(struct completion *completion, const char *typed, const ch
 }
 
 /* Whether a line can hold the name. */
-static int is_text(const char *name)
+static int holds_only_text(const char *name)
 {
     size_t n = strlen(name);
     if (rf_utf8_valid_prefix(name, n) != n) return 0;
@@ -43,7 +43,7 @@ static void offer_file(void *user, const char *name)
     const struct folder *folder = user;
     struct buffer path = {0};
     /* Hidden files only where asked for. */
-    if ((name[0] == '.' && folder->typed[0] != '.') || !is_text(name)) return;
+    if ((name[0] == '.' && folder->typed[0] != '.') || !holds_only_text(name)) return;
     buffer_printf(&path, "%s/%s", folder->path, name);
     completion_offer(folder->completion, folder->typed, name,
                      rf_is_directory(path.data) ? "/" : "");
@@ -66,7 +66,7 @@ void completion_offer_files(struct completion *completion, const char *typed)
     free(folder);
 }
 
-static int by_name(const void *a, const void *b)
+static int by_word(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -85,7 +85,7 @@ static size_t common_bytes(const struct completion *completion)
 void completion_finish(struct completion *completion)
 {
     if (completion->count > 1)
-        qsort(completion->words, completion->count, sizeof *completion->words, by_name);
+        qsort(completion->words, completion->count, sizeof *completion->words, by_word);
     completion->common = common_bytes(completion);
 }
 

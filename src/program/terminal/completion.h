@@ -7,7 +7,7 @@
 
 /* All zero is empty. Owns its words. */
 struct completion {
-    size_t begin; /* where in the line the unfinished word begins */
+    size_t begin; /* place in the line at which the unfinished word begins */
     char **words; /* sorted, without duplicates; each begins with the unfinished word */
     size_t count;
     size_t common; /* bytes, of whole characters, that all words begin with */
@@ -16,7 +16,7 @@ struct completion {
 /* Fills an empty completion for `line`, the text before the cursor. */
 typedef void completer(struct completion *completion, const char *line);
 
-/* For completers: adds `word` and `end` if the word begins with `typed`. */
+/* Adds `word` and `end` if the word begins with `typed`; completers call it. */
 void completion_offer(struct completion *completion, const char *typed, const char *word,
                       const char *end);
 /* Adds the files that `typed`, a path perhaps with ~, may become. Moves `begin` to the file's name.

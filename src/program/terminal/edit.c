@@ -1,3 +1,5 @@
+/* The effect of keys on a text and a cursor. The cursor is always at the beginning of a character
+ * or at the end; nothing here writes to the terminal. */
 #include "terminal/edit.h"
 
 #include <string.h>
@@ -14,20 +16,20 @@ static size_t length_at(const struct edit *edit, size_t at)
     return rf_utf8_length(edit->text.data + at, edit->text.count - at);
 }
 
-static uint32_t code_at(const struct edit *edit, size_t at)
+static uint32_t edit_code_at(const struct edit *edit, size_t at)
 {
     return rf_utf8_decode(edit->text.data + at, length_at(edit, at));
 }
 
-/* Whether the character combines with the one before. */
+/* Whether the character combines with the character before it. */
 static int combines(const struct edit *edit, size_t at)
 {
-    uint32_t code = code_at(edit, at);
+    uint32_t code = edit_code_at(edit, at);
     return code != '\n' && code != '\t' && rf_terminal_columns(code) == 0;
 }
 
-/* A character has those with it that combine. */
-static size_t next(const struct edit *edit, size_t at)
+/* The end of a character and of the characters that combine with it. */
+static size_t edit_next(const struct edit *edit, size_t at)
 {
     if (at == edit->text.count) return at;
     do at += length_at(edit, at);
@@ -35,7 +37,7 @@ static size_t next(const struct edit *edit, size_t at)
     return at;
 }
 
-static size_t previous(const struct edit *edit, size_t at)
+static size_t edit_previous(const struct edit *edit, size_t at)
 {
     while (at > 0) {
         do at--;
@@ -45,7 +47,7 @@ static size_t previous(const struct edit *edit, size_t at)
     return at;
 }
 
-static int is_word(const struct edit *edit, size_t at)
+static int edit_is_word(const struct edit *edit, size_t at)
 {
     unsigned char c = (unsigned char)edit->text.data[at];
     return c >= 0x80 || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
@@ -53,19 +55,19 @@ static int is_word(const struct edit *edit, size_t at)
 
 static size_t word_end(const struct edit *edit, size_t at)
 {
-    while (at < edit->text.count && !is_word(edit, at)) at = next(edit, at);
-    while (at < edit->text.count && is_word(edit, at)) at = next(edit, at);
+    while (at < edit->text.count && !edit_is_word(edit, at)) at = edit_next(edit, at);
+    while (at < edit->text.count && edit_is_word(edit, at)) at = edit_next(edit, at);
     return at;
 }
 
 static size_t word_begin(const struct edit *edit, size_t at)
 {
-    while (at > 0 && !is_word(edit, previous(edit, at))) at = previous(edit, at);
-    while (at > 0 && is_word(edit, previous(edit, at))) at = previous(edit, at);
+    while (at > 0 && !edit_is_word(edit, edit_previous(edit, at))) at = edit_previous(edit, at);
+    while (at > 0 && edit_is_word(edit, edit_previous(edit, at))) at = edit_previous(edit, at);
     return at;
 }
 
-/* As Ctrl-W has it: what blanks divide. */
+/* The beginning of a word for Ctrl-W, which only blanks divide. */
 static size_t blank_word_begin(const struct edit *edit, size_t at)
 {
     static const char blanks[] = " \t\n";
@@ -128,15 +130,15 @@ static void insert_code(struct edit *edit, uint32_t code)
     edit_insert(edit, bytes, rf_utf8_encode(code, bytes));
 }
 
-static void replace(struct edit *edit, const char *text, size_t n)
+static void edit_replace(struct edit *edit, const char *text, size_t n)
 {
     buffer_clear(&edit->text);
     edit->cursor = 0;
     edit_insert(edit, text, n);
 }
 
-/* Shows message i of the history, or what was typed before for i = its count. */
-static void show(struct edit *edit, size_t i)
+/* Shows message i of the history; for i = its count, the text that was typed before. */
+static void edit_show_message(struct edit *edit, size_t i)
 {
     size_t count = edit->history->count;
     if (i > count) return;
@@ -146,25 +148,26 @@ static void show(struct edit *edit, size_t i)
     }
     edit->shown = i;
     if (i == count)
-        replace(edit, edit->typed.data, edit->typed.count);
+        edit_replace(edit, edit->typed.data, edit->typed.count);
     else
-        replace(edit, edit->history->messages[i], strlen(edit->history->messages[i]));
+        edit_replace(edit, edit->history->messages[i], strlen(edit->history->messages[i]));
 }
 
-static size_t characters(const struct edit *edit, size_t begin, size_t end)
+static size_t edit_count_characters(const struct edit *edit, size_t begin, size_t end)
 {
     size_t n = 0;
-    for (; begin < end; begin = next(edit, begin)) n++;
+    for (; begin < end; begin = edit_next(edit, begin)) n++;
     return n;
 }
 
-/* To the line that begins at `line`, as far from its beginning as the cursor is now from its. */
+/* Moves to the line that begins at `line`, and keeps the cursor's distance from the line's
+ * beginning. */
 static void go_to_line(struct edit *edit, size_t line)
 {
-    size_t n = characters(edit, line_begin(edit, edit->cursor), edit->cursor);
+    size_t n = edit_count_characters(edit, line_begin(edit, edit->cursor), edit->cursor);
     size_t end = line_end(edit, line);
     for (edit->cursor = line; n > 0 && edit->cursor < end; n--)
-        edit->cursor = next(edit, edit->cursor);
+        edit->cursor = edit_next(edit, edit->cursor);
 }
 
 static void go_up(struct edit *edit)
@@ -173,7 +176,7 @@ static void go_up(struct edit *edit)
     if (line > 0)
         go_to_line(edit, line_begin(edit, line - 1));
     else if (edit->shown > 0)
-        show(edit, edit->shown - 1);
+        edit_show_message(edit, edit->shown - 1);
 }
 
 static void go_down(struct edit *edit)
@@ -182,15 +185,15 @@ static void go_down(struct edit *edit)
     if (end < edit->text.count)
         go_to_line(edit, end + 1);
     else
-        show(edit, edit->shown + 1);
+        edit_show_message(edit, edit->shown + 1);
 }
 
-/* Exchanges the two characters before the cursor, or those around it within a line. */
-static void transpose(struct edit *edit)
+/* Exchanges the two characters before the cursor; within a line, the two around it. */
+static void edit_transpose(struct edit *edit)
 {
     size_t end =
-        edit->cursor < line_end(edit, edit->cursor) ? next(edit, edit->cursor) : edit->cursor;
-    size_t middle = previous(edit, end), begin = previous(edit, middle);
+        edit->cursor < line_end(edit, edit->cursor) ? edit_next(edit, edit->cursor) : edit->cursor;
+    size_t middle = edit_previous(edit, end), begin = edit_previous(edit, middle);
     if (begin == middle || begin < line_begin(edit, edit->cursor)) return;
     struct buffer first = {0};
     buffer_append(&first, edit->text.data + begin, middle - begin);
@@ -206,7 +209,7 @@ static void search(struct edit *edit, size_t before)
     const char *query = edit->query.count ? edit->query.data : "";
     for (size_t i = before; i > 0; i--) {
         if (!strstr(edit->history->messages[i - 1], query)) continue;
-        show(edit, i - 1);
+        edit_show_message(edit, i - 1);
         const char *found = strstr(edit->text.data, query);
         if (found) edit->cursor = (size_t)(found - edit->text.data);
         edit->is_missing = 0;
@@ -231,7 +234,7 @@ static int search_key(struct edit *edit, uint32_t key)
     if (key == KEY_CTRL('R')) {
         if (edit->query.count) search(edit, edit->shown);
     } else if (key == KEY_CTRL('G')) {
-        show(edit, count);
+        edit_show_message(edit, count);
         edit->is_search = 0;
     } else if (key == KEY_CTRL('H') || key == 0x7f) {
         drop_last(&edit->query);
@@ -247,14 +250,14 @@ static int search_key(struct edit *edit, uint32_t key)
 }
 
 /* Moves the cursor. Returns whether the key does. */
-static int move(struct edit *edit, uint32_t key)
+static int edit_move(struct edit *edit, uint32_t key)
 {
     size_t at = edit->cursor;
     switch (key) {
     case KEY_LEFT:
-    case KEY_CTRL('B'): edit->cursor = previous(edit, at); break;
+    case KEY_CTRL('B'): edit->cursor = edit_previous(edit, at); break;
     case KEY_RIGHT:
-    case KEY_CTRL('F'): edit->cursor = next(edit, at); break;
+    case KEY_CTRL('F'): edit->cursor = edit_next(edit, at); break;
     case KEY_HOME:
     case KEY_CTRL('A'): edit->cursor = line_begin(edit, at); break;
     case KEY_END:
@@ -268,33 +271,33 @@ static int move(struct edit *edit, uint32_t key)
     case KEY_UP: go_up(edit); break;
     case KEY_DOWN: go_down(edit); break;
     case KEY_CTRL('P'):
-        if (edit->shown > 0) show(edit, edit->shown - 1);
+        if (edit->shown > 0) edit_show_message(edit, edit->shown - 1);
         break;
-    case KEY_CTRL('N'): show(edit, edit->shown + 1); break;
+    case KEY_CTRL('N'): edit_show_message(edit, edit->shown + 1); break;
     default: return 0;
     }
     return 1;
 }
 
-static void change(struct edit *edit, uint32_t key)
+static void edit_apply_key(struct edit *edit, uint32_t key)
 {
     size_t at = edit->cursor, end = line_end(edit, at);
     switch (key) {
     case KEY_CTRL('H'):
-    case 0x7f: remove_text(edit, previous(edit, at), at); break;
+    case 0x7f: remove_text(edit, edit_previous(edit, at), at); break;
     case KEY_CTRL('D'):
     case KEY_DELETE:
-        remove_text(edit, at, next(edit, at));
+        remove_text(edit, at, edit_next(edit, at));
         edit->cursor = at;
         break;
-    case KEY_CTRL('K'): kill_text(edit, at, end == at ? next(edit, at) : end); break;
+    case KEY_CTRL('K'): kill_text(edit, at, end == at ? edit_next(edit, at) : end); break;
     case KEY_CTRL('U'): kill_text(edit, line_begin(edit, at), at); break;
     case KEY_CTRL('W'): kill_text(edit, blank_word_begin(edit, at), at); break;
     case KEY_ALT | 0x7f:
     case KEY_ALT | KEY_CTRL('H'): kill_text(edit, word_begin(edit, at), at); break;
     case KEY_ALT | 'd': kill_text(edit, at, word_end(edit, at)); break;
     case KEY_CTRL('Y'): edit_insert(edit, edit->killed.data, edit->killed.count); break;
-    case KEY_CTRL('T'): transpose(edit); break;
+    case KEY_CTRL('T'): edit_transpose(edit); break;
     case KEY_ALT | '\r':
     case KEY_ALT | '\n': insert_code(edit, '\n'); break;
     case KEY_CTRL('R'):
@@ -309,7 +312,7 @@ static void change(struct edit *edit, uint32_t key)
 static enum edit_result press(struct edit *edit, uint32_t key)
 {
     if (edit->is_search && search_key(edit, key)) return EDIT_CHANGED;
-    if (move(edit, key)) return EDIT_CHANGED;
+    if (edit_move(edit, key)) return EDIT_CHANGED;
     switch (key) {
     case '\r':
     case '\n': return EDIT_DONE;
@@ -319,7 +322,7 @@ static enum edit_result press(struct edit *edit, uint32_t key)
     case KEY_CTRL('D'):
         if (edit->text.count == 0) return EDIT_END;
     }
-    change(edit, key);
+    edit_apply_key(edit, key);
     return EDIT_CHANGED;
 }
 

@@ -1,4 +1,4 @@
-/* What keys do to the text that is being written. Nothing here knows the terminal. */
+/* The text that is being written, and the effect of keys on it. Nothing here knows the terminal. */
 #ifndef TERMINAL_EDIT_H
 #define TERMINAL_EDIT_H
 
@@ -14,7 +14,7 @@ struct edit {
 
     /* The rest is private. */
     struct keys keys;
-    struct buffer killed;                /* what Ctrl-Y brings back */
+    struct buffer killed;                /* text that Ctrl-Y brings back */
     size_t shown;                        /* this message of the history; its count: none */
     struct buffer typed;                 /* while one is shown */
     int is_search, is_missing, is_paste; /* Ctrl-R; which found nothing; a paste has begun */

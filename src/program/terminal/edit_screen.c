@@ -1,3 +1,5 @@
+/* Computes the bytes that make a terminal show a prompt and a text. Rows and columns are counted as
+ * terminals do, so that only changes are written. */
 #include "terminal/edit_screen.h"
 
 #include <limits.h>
@@ -12,7 +14,7 @@ struct place {
     int row, column;
 };
 
-/* What stands at a byte of a text. */
+/* The character at a byte of a text. */
 struct glyph {
     size_t bytes;
     uint32_t code;
@@ -33,7 +35,7 @@ static int tab_columns(int column, int width)
     return (stop < width ? stop : width) - column;
 }
 
-static struct place after(struct place place, uint32_t code, int width)
+static struct place place_after(struct place place, uint32_t code, int width)
 {
     if (code == '\n') return (struct place){place.row + 1, 0};
     int columns = code == '\t' ? 1 : rf_terminal_columns(code);
@@ -43,23 +45,23 @@ static struct place after(struct place place, uint32_t code, int width)
     return place;
 }
 
-/* Where the byte `at` of the text stands. */
-static struct place place_of(const struct buffer *text, size_t at, int width)
+/* The place of the byte `at` of the text. */
+static struct place screen_place(const struct buffer *text, size_t at, int width)
 {
     struct place place = {0, 0};
     for (size_t i = 0; i < at;) {
         struct glyph glyph = glyph_at(text, i);
-        place = after(place, glyph.code, width);
+        place = place_after(place, glyph.code, width);
         i += glyph.bytes;
     }
     return place;
 }
 
-/* Where a cursor at that byte is shown: where the character stands, also one that comes at the end.
- * At the edge there is no place for a newline. */
+/* The place of a cursor at that byte: the character's place, also if the character would come at
+ * the end. At the edge there is no place for a newline. */
 static struct place cursor_place(const struct buffer *text, size_t at, int width)
 {
-    struct place place = place_of(text, at, width);
+    struct place place = screen_place(text, at, width);
     if (place.column < width) return place;
     if (at < text->count && text->data[at] == '\n') return (struct place){place.row, width - 1};
     return (struct place){place.row + 1, 0};
@@ -71,7 +73,7 @@ static size_t row_begin(const struct buffer *text, int row, int width)
     struct place place = {0, 0};
     for (size_t i = 0; i < text->count;) {
         struct glyph glyph = glyph_at(text, i);
-        struct place next = after(place, glyph.code, width);
+        struct place next = place_after(place, glyph.code, width);
         if ((glyph.code == '\n' ? place.row : next.row) >= row) return i;
         place = next;
         i += glyph.bytes;
@@ -79,16 +81,16 @@ static size_t row_begin(const struct buffer *text, int row, int width)
     return text->count;
 }
 
-static size_t previous(const struct buffer *text, size_t at)
+static size_t screen_previous(const struct buffer *text, size_t at)
 {
     do at--;
     while (at > 0 && ((unsigned char)text->data[at] & 0xc0) == 0x80);
     return at;
 }
 
-/* The bytes that need not be written again: whole characters with those that combine with them,
- * none at the edge, where terminals differ in what erasing and combining do. */
-static size_t unchanged(const struct edit_screen *screen, const struct buffer *now)
+/* The bytes that need not be written again: whole characters with their combining ones. None is at
+ * the edge, where terminals erase and combine differently. */
+static size_t screen_unchanged(const struct edit_screen *screen, const struct buffer *now)
 {
     const struct buffer *shown = &screen->shown;
     size_t n = 0;
@@ -97,12 +99,12 @@ static size_t unchanged(const struct edit_screen *screen, const struct buffer *n
     while (n > 0 && n < now->count && ((unsigned char)now->data[n] & 0xc0) == 0x80) n--;
     while (n > 0 && ((n < now->count && rf_terminal_columns(glyph_at(now, n).code) == 0) ||
                      (n < shown->count && rf_terminal_columns(glyph_at(shown, n).code) == 0) ||
-                     place_of(now, n, screen->width).column >= screen->width))
-        n = previous(now, n);
+                     screen_place(now, n, screen->width).column >= screen->width))
+        n = screen_previous(now, n);
     return n;
 }
 
-static void move_to(struct edit_screen *screen, struct place place, struct buffer *out)
+static void screen_move_to(struct edit_screen *screen, struct place place, struct buffer *out)
 {
     if (place.row == screen->row && place.column == screen->column) return;
     if (place.row < screen->row) buffer_printf(out, "\033[%dA", screen->row - place.row);
@@ -114,13 +116,13 @@ static void move_to(struct edit_screen *screen, struct place place, struct buffe
 }
 
 /* Writes the text from a byte on, where the cursor is. */
-static struct place write_text(const struct buffer *text, size_t from, struct place place,
-                               int width, size_t bold_end, struct buffer *out)
+static struct place screen_write_text(const struct buffer *text, size_t from, struct place place,
+                                      int width, size_t bold_end, struct buffer *out)
 {
     if (from < bold_end) buffer_puts(out, "\033[1m");
     for (size_t i = from; i < text->count;) {
         struct glyph glyph = glyph_at(text, i);
-        struct place next = after(place, glyph.code, width);
+        struct place next = place_after(place, glyph.code, width);
         if (glyph.code == '\n')
             buffer_puts(out, "\n");
         else if (glyph.code == '\t')
@@ -140,8 +142,9 @@ struct part {
     int has_end;       /* the place behind the text is in it, too */
 };
 
-/* The part around the cursor, near the one before. */
-static struct part visible(struct edit_screen *screen, const struct buffer *all, size_t cursor)
+/* The part around the cursor, as near the last part as possible. */
+static struct part screen_visible(struct edit_screen *screen, const struct buffer *all,
+                                  size_t cursor)
 {
     int width = screen->width, height = screen->height, top = screen->top;
     int row = cursor_place(all, cursor, width).row;
@@ -166,17 +169,17 @@ void edit_screen_draw(struct edit_screen *screen, const struct edit_view *view, 
     int width = screen->width, top = screen->top;
     buffer_puts(&all, view->prompt);
     buffer_puts(&all, view->text);
-    struct part part = visible(screen, &all, n_prompt + view->cursor);
+    struct part part = screen_visible(screen, &all, n_prompt + view->cursor);
     buffer_append(&now, all.data + part.begin, part.end - part.begin);
-    size_t same = screen->top == top ? unchanged(screen, &now) : 0;
+    size_t same = screen->top == top ? screen_unchanged(screen, &now) : 0;
     size_t bold_end = part.begin == 0 && view->is_bold && n_prompt ? n_prompt - 1 : 0;
     if (same < n_prompt && part.begin == 0) same = 0;
 
     if (same < now.count || same < screen->shown.count) {
-        struct place place = place_of(&now, same, width);
-        move_to(screen, place, out);
+        struct place place = screen_place(&now, same, width);
+        screen_move_to(screen, place, out);
         if (same < screen->shown.count) buffer_puts(out, "\033[J");
-        place = write_text(&now, same, place, width, bold_end, out);
+        place = screen_write_text(&now, same, place, width, bold_end, out);
         if (place.column >= width && part.has_end) {
             buffer_puts(out, " \r"); /* takes the cursor to the next row */
             place = (struct place){place.row + 1, 0};
@@ -187,7 +190,7 @@ void edit_screen_draw(struct edit_screen *screen, const struct edit_view *view, 
     screen->cursor = n_prompt + view->cursor - part.begin;
     struct place cursor = cursor_place(&all, n_prompt + view->cursor, width);
     cursor.row -= screen->top;
-    move_to(screen, cursor, out);
+    screen_move_to(screen, cursor, out);
     buffer_free(&screen->shown);
     screen->shown = now;
     buffer_free(&all);

@@ -1,4 +1,5 @@
-/* A prompt and a text of several lines on a terminal that understands escape sequences. */
+/* A prompt and a text of several lines on a terminal that understands escape sequences. The line
+ * editor draws with it; nothing here reads or writes the terminal itself. */
 #ifndef TERMINAL_EDIT_SCREEN_H
 #define TERMINAL_EDIT_SCREEN_H
 
@@ -6,12 +7,12 @@
 
 /* All zero but width and height at first, when the cursor is in column 0. */
 struct edit_screen {
-    int width, height; /* of the terminal, at least 4 and 2 */
+    int width, height; /* size of the terminal, at least 4 and 2 */
 
     /* The rest is private. */
     struct buffer shown; /* the part of prompt and text that the terminal shows */
     size_t cursor;       /* a byte of it */
-    int row, column;     /* of the cursor, from the beginning of what is shown */
+    int row, column;     /* place of the cursor, counted from the beginning of the shown part */
     int top;             /* the row of prompt and text that is shown first */
 };
 

@@ -1,3 +1,4 @@
+/* The saved messages of earlier chats, at most 1000. Every message is written at once. */
 #include "terminal/history.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static int octal(const char *digits)
     return value & 0xff;
 }
 
-static void decode(struct buffer *message, const char *line, const char *end)
+static void history_decode(struct buffer *message, const char *line, const char *end)
 {
     buffer_clear(message);
     for (const char *p = line; p < end; p++) {
@@ -34,7 +35,7 @@ static void decode(struct buffer *message, const char *line, const char *end)
     }
 }
 
-static void encode(struct buffer *file, const char *message)
+static void history_encode(struct buffer *file, const char *message)
 {
     for (const char *p = message; *p; p++) {
         if (*p == '\n')
@@ -50,7 +51,7 @@ static void encode(struct buffer *file, const char *message)
 }
 
 /* Returns whether it is kept. */
-static int add(struct history *history, const char *message)
+static int history_append(struct history *history, const char *message)
 {
     if (history->count && strcmp(history->messages[history->count - 1], message) == 0) return 0;
     if (history->count == MOST_MESSAGES) {
@@ -76,11 +77,11 @@ void history_open(struct history *history, const char *path)
     for (char *line = file, *end; line < file + bytes; line = end + 1) {
         end = memchr(line, '\n', (size_t)(file + bytes - line));
         if (!end) end = file + bytes;
-        decode(&message, line, end);
+        history_decode(&message, line, end);
         int is_header = line == file && message.count && strncmp(line, "_HiStOrY_V2_", 12) == 0;
         if (message.count && !is_header && strlen(message.data) == message.count &&
             rf_utf8_valid_prefix(message.data, message.count) == message.count)
-            add(history, message.data);
+            history_append(history, message.data);
     }
     buffer_free(&message);
     free(file);
@@ -104,8 +105,8 @@ void history_add(struct history *history, const char *message)
 {
     struct rf_error error;
     struct buffer file = {0};
-    if (!add(history, message) || !history->path) return;
-    for (size_t i = 0; i < history->count; i++) encode(&file, history->messages[i]);
+    if (!history_append(history, message) || !history->path) return;
+    for (size_t i = 0; i < history->count; i++) history_encode(&file, history->messages[i]);
     rf_write_file(history->path, &(struct rf_span){file.data, file.count}, 1,
                   RF_NEW_PRIVATE | RF_NEW_CACHE, &error);
     buffer_free(&file);

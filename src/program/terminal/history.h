@@ -1,4 +1,4 @@
-/* The messages of earlier chats. */
+/* The messages of earlier chats. The line editor shows them and adds to them. */
 #ifndef TERMINAL_HISTORY_H
 #define TERMINAL_HISTORY_H
 

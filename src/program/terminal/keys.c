@@ -1,3 +1,5 @@
+/* Turns the bytes of a terminal into keys, one byte at a time. It allocates nothing and never
+ * fails. */
 #include "terminal/keys.h"
 
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 enum { ESCAPE = 0x1b };
 
 /* The character in n bytes: KEY_NONE if it is not complete. */
-static uint32_t character(struct keys *keys, size_t begin)
+static uint32_t keys_character(struct keys *keys, size_t begin)
 {
     int partial;
     size_t broken, n = keys->n - begin;
@@ -23,7 +25,7 @@ static uint32_t character(struct keys *keys, size_t begin)
 }
 
 /* ESC [ NUMBER ; MODIFIERS LETTER */
-static uint32_t control_sequence(const struct keys *keys)
+static uint32_t keys_control_sequence(const struct keys *keys)
 {
     char *end;
     long number = strtol(keys->bytes + 2, &end, 10);
@@ -52,23 +54,23 @@ static uint32_t control_sequence(const struct keys *keys)
 
 uint32_t keys_push(struct keys *keys, char byte)
 {
-    /* Of a sequence that is too long, the end alone matters: it is not known. */
+    /* A sequence that is too long is not known; only its end matters. */
     if (keys->n == sizeof keys->bytes - 1) keys->n = 2;
     keys->bytes[keys->n++] = byte;
     keys->bytes[keys->n] = 0;
-    if (keys->bytes[0] != ESCAPE) return character(keys, 0);
+    if (keys->bytes[0] != ESCAPE) return keys_character(keys, 0);
     if (keys->n == 1) return KEY_NONE;
-    if (byte == ESCAPE) { /* it begins again */
+    if (byte == ESCAPE) { /* a sequence begins again */
         keys->n = 1;
         return KEY_NONE;
     }
     if (keys->bytes[1] == '[' || keys->bytes[1] == 'O') {
         int is_end = keys->n > 2 && (keys->bytes[1] == 'O' || (byte >= 0x40 && byte <= 0x7e));
         if (!is_end) return KEY_NONE;
-        uint32_t key = control_sequence(keys);
+        uint32_t key = keys_control_sequence(keys);
         keys->n = 0;
         return key;
     }
-    uint32_t key = character(keys, 1);
+    uint32_t key = keys_character(keys, 1);
     return key ? KEY_ALT | key : KEY_NONE;
 }

@@ -1,4 +1,4 @@
-/* Keys from the bytes that a terminal sends. */
+/* Keys from the bytes that a terminal sends. The editor pushes bytes one at a time. */
 #ifndef TERMINAL_KEYS_H
 #define TERMINAL_KEYS_H
 
@@ -25,7 +25,7 @@ enum {
 
 /* All zero at first. */
 struct keys {
-    char bytes[32]; /* of a key that is not complete */
+    char bytes[32]; /* bytes of a key that is not complete */
     size_t n;
 };
 

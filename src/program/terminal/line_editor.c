@@ -1,3 +1,5 @@
+/* Joins keys, text, screen and history into an editor of one line. Bytes are read one at a time, so
+ * that nothing behind the line's end is taken from other readers. */
 #include "terminal/line_editor.h"
 
 #include <stdio.h>
@@ -25,14 +27,14 @@ struct line_editor {
     completer *complete;
 };
 
-static void write_out(struct line_editor *editor)
+static void editor_flush(struct line_editor *editor)
 {
     fflush(stderr);
     if (editor->out.count) rf_terminal_write(RF_STDERR, editor->out.data, editor->out.count);
     buffer_clear(&editor->out);
 }
 
-static struct edit_view view_of(struct line_editor *editor)
+static struct edit_view editor_view(struct line_editor *editor)
 {
     const struct edit *edit = &editor->edit;
     edit_prompt(edit, editor->mark, &editor->prompt);
@@ -40,22 +42,22 @@ static struct edit_view view_of(struct line_editor *editor)
                               edit->cursor, rf_terminal_colour(RF_STDERR)};
 }
 
-static void draw(struct line_editor *editor)
+static void editor_draw(struct line_editor *editor)
 {
-    struct edit_view view = view_of(editor);
+    struct edit_view view = editor_view(editor);
     edit_screen_draw(&editor->screen, &view, &editor->out);
-    write_out(editor);
+    editor_flush(editor);
 }
 
 /* Leaves the text behind; the cursor goes to the line below. */
-static void finish(struct line_editor *editor)
+static void editor_finish(struct line_editor *editor)
 {
-    struct edit_view view = view_of(editor);
+    struct edit_view view = editor_view(editor);
     edit_screen_finish(&editor->screen, &view, &editor->out);
-    write_out(editor);
+    editor_flush(editor);
 }
 
-static void measure(struct line_editor *editor)
+static void editor_measure(struct line_editor *editor)
 {
     int width = rf_terminal_width(RF_STDERR), height = rf_terminal_height(RF_STDERR);
     edit_screen_resize(&editor->screen, width < 4 ? 4 : width, height < 2 ? 2 : height,
@@ -63,7 +65,7 @@ static void measure(struct line_editor *editor)
 }
 
 /* Writes the words in columns. */
-static void list(struct buffer *out, const struct completion *completion)
+static void editor_list_words(struct buffer *out, const struct completion *completion)
 {
     enum { MOST = 200, GAP = 2 };
     int widest = 0, width = rf_terminal_width(RF_STDERR);
@@ -83,7 +85,7 @@ static void list(struct buffer *out, const struct completion *completion)
     if (shown < completion->count) buffer_printf(out, "and %zu more\n", completion->count - shown);
 }
 
-/* Inserts what all ways to go on have in common; if that is nothing, lists them. */
+/* Inserts the beginning that all completions share; if there is none, lists them. */
 static void editor_complete(struct line_editor *editor)
 {
     struct edit *edit = &editor->edit;
@@ -94,9 +96,9 @@ static void editor_complete(struct line_editor *editor)
     if (completion.common > typed) {
         edit_insert(edit, completion.words[0] + typed, completion.common - typed);
     } else if (completion.count > 1) {
-        finish(editor);
-        list(&editor->out, &completion);
-        measure(editor);
+        editor_finish(editor);
+        editor_list_words(&editor->out, &completion);
+        editor_measure(editor);
     }
     completion_free(&completion);
     free(before);
@@ -110,7 +112,7 @@ struct line_editor *line_editor_new(completer *complete)
     history_open_default(&editor->history);
     rf_terminal_quiet(editor->edits ? paste_off : "");
     buffer_puts(&editor->out, editor->edits ? paste_on : "");
-    write_out(editor);
+    editor_flush(editor);
     return editor;
 }
 
@@ -127,7 +129,7 @@ void line_editor_free(struct line_editor *editor)
 }
 
 /* The terminal's next line, without an editor. */
-static enum read_result read_line(struct line_editor *editor, struct buffer *line)
+static enum read_result editor_read_plain(struct line_editor *editor, struct buffer *line)
 {
     fprintf(stderr, "%c ", editor->mark);
     fflush(stderr);
@@ -145,8 +147,8 @@ static enum read_result read_line(struct line_editor *editor, struct buffer *lin
     }
 }
 
-/* What ends the wait for the next byte, but for READ_TEXT: the byte. */
-static enum read_result next_byte(struct line_editor *editor, char *byte)
+/* Waits for the next byte. READ_TEXT: it came; else the reason why there is none. */
+static enum read_result editor_next_byte(struct line_editor *editor, char *byte)
 {
     int64_t got;
     while ((got = rf_stdin_read(byte, 1)) == RF_READ_RESIZED || got == RF_READ_CONTINUED) {
@@ -155,8 +157,8 @@ static enum read_result next_byte(struct line_editor *editor, char *byte)
             buffer_puts(&editor->out, "\r\033[J");
             buffer_puts(&editor->out, paste_on);
         }
-        measure(editor);
-        draw(editor);
+        editor_measure(editor);
+        editor_draw(editor);
     }
     if (got == RF_READ_INTERRUPTED)
         return editor->edit.text.count ? READ_CLEARED : READ_INTERRUPTED;
@@ -164,15 +166,15 @@ static enum read_result next_byte(struct line_editor *editor, char *byte)
 }
 
 /* Reads keys until one ends the line. */
-static enum read_result edit_line(struct line_editor *editor)
+static enum read_result editor_edit_line(struct line_editor *editor)
 {
     enum read_result result;
     char byte;
     edit_begin(&editor->edit);
     edit_screen_forget(&editor->screen);
-    measure(editor);
-    draw(editor);
-    while ((result = next_byte(editor, &byte)) == READ_TEXT) {
+    editor_measure(editor);
+    editor_draw(editor);
+    while ((result = editor_next_byte(editor, &byte)) == READ_TEXT) {
         enum edit_result change = edit_push(&editor->edit, byte);
         if (change == EDIT_DONE) break;
         if (change == EDIT_END) {
@@ -184,9 +186,9 @@ static enum read_result edit_line(struct line_editor *editor)
             buffer_puts(&editor->out, "\033[H\033[2J");
             edit_screen_forget(&editor->screen);
         }
-        if (change != EDIT_PART) draw(editor);
+        if (change != EDIT_PART) editor_draw(editor);
     }
-    finish(editor);
+    editor_finish(editor);
     return result;
 }
 
@@ -197,12 +199,12 @@ enum read_result line_editor_read(struct line_editor *editor, char mark, struct 
     buffer_clear(line);
     editor->mark = mark;
     if (editor->edits) {
-        result = edit_line(editor);
+        result = editor_edit_line(editor);
         if (result == READ_TEXT && text->count) buffer_append(line, text->data, text->count);
         return result;
     }
     rf_terminal_restore();
-    result = read_line(editor, line);
+    result = editor_read_plain(editor, line);
     rf_terminal_quiet("");
     if (result != READ_TEXT) fputc('\n', stderr);
     return result;

@@ -11,12 +11,12 @@ enum read_result {
     READ_END,         /* end of input, Ctrl-D */
     READ_CLEARED,     /* Ctrl-C cleared what was typed */
     READ_INTERRUPTED, /* Ctrl-C at an empty prompt */
-    READ_FAILED       /* with a sentence on standard error */
+    READ_FAILED       /* a sentence is on standard error */
 };
 
 struct line_editor;
 
-/* From now on the terminal does not echo what is typed, which the next line begins with.
+/* Stops the echo of the terminal; text that is typed meanwhile begins the next line.
  * line_editor_free gives the terminal back. NULL if the terminal cannot do it. `complete` answers
  * Tab. */
 struct line_editor *line_editor_new(completer *complete);

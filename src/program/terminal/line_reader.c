@@ -1,3 +1,5 @@
+/* Reads messages of one or several lines, from the editor or from a pipe. Marks of continuation and
+ * of blocks are taken out. */
 #include "terminal/line_reader.h"
 
 #include <stdlib.h>
@@ -12,7 +14,7 @@ static const size_t longest_line = (size_t)64 << 20;
 
 struct line_reader {
     struct line_editor *editor; /* NULL if standard input is not a terminal */
-    char chunk[4096];           /* of standard input, read but not yet used */
+    char chunk[4096];           /* bytes of standard input, read but not yet used */
     size_t chunk_begin, chunk_end;
     size_t line_number;
 };
@@ -31,7 +33,7 @@ void line_reader_free(struct line_reader *reader)
     free(reader);
 }
 
-static enum read_result read_plain(struct line_reader *reader, struct buffer *line)
+static enum read_result reader_read_plain(struct line_reader *reader, struct buffer *line)
 {
     buffer_clear(line);
     for (;;) {
@@ -72,9 +74,10 @@ static enum read_result read_plain(struct line_reader *reader, struct buffer *li
     return READ_TEXT;
 }
 
-static enum read_result read_line(struct line_reader *reader, char mark, struct buffer *line)
+static enum read_result reader_read_line(struct line_reader *reader, char mark, struct buffer *line)
 {
-    return reader->editor ? line_editor_read(reader->editor, mark, line) : read_plain(reader, line);
+    return reader->editor ? line_editor_read(reader->editor, mark, line)
+                          : reader_read_plain(reader, line);
 }
 
 static int ends_with(const struct buffer *text, const char *end)
@@ -94,7 +97,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
     struct buffer line = {0};
     size_t n_mark = sizeof block_mark - 1;
     buffer_clear(message);
-    enum read_result result = read_line(reader, FIRST_MARK, &line);
+    enum read_result result = reader_read_line(reader, FIRST_MARK, &line);
     int in_block =
         result == READ_TEXT && line.count >= n_mark && memcmp(line.data, block_mark, n_mark) == 0;
     size_t skip = in_block ? n_mark : 0;
@@ -110,7 +113,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         /* The line of the opening mark is part of the message only if text follows the mark. */
         if (!(in_block && skip && line.count == skip)) buffer_append(message, "\n", 1);
         skip = 0;
-        result = read_line(reader, NEXT_MARK, &line);
+        result = reader_read_line(reader, NEXT_MARK, &line);
         if (result == READ_END && message->count) {
             result = READ_TEXT;
             break;

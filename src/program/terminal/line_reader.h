@@ -1,5 +1,5 @@
-/* Reads the user's messages: lines with editing and history on a terminal, plain lines
- * otherwise. */
+/* Reads the user's messages: lines with editing and history on a terminal, plain lines otherwise.
+ * The loop of the chat calls it. */
 #ifndef TERMINAL_LINE_READER_H
 #define TERMINAL_LINE_READER_H
 

@@ -1,3 +1,5 @@
+/* The verb chat: opens the model, reads messages and answers them until the user leaves. At a
+ * terminal a failed turn does not end the chat. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +29,7 @@ static void explain_leaving(struct leaving *leaving, const char *what)
 }
 
 /* At a terminal the chat continues after a failed turn; a script ends at the first one. */
-static int converse(struct chat *chat, struct line_reader *reader)
+static int chat_converse(struct chat *chat, struct line_reader *reader)
 {
     struct buffer message = {0};
     struct leaving leaving = {0, 0};
@@ -44,7 +46,7 @@ static int converse(struct chat *chat, struct line_reader *reader)
         if (result == READ_END || status != CLI_OK) break;
         if (result == READ_CLEARED) continue;
         leaving.armed = 0;
-        if (!message.data[strspn(message.data, " \t\n")]) continue; /* it is blank */
+        if (!message.data[strspn(message.data, " \t\n")]) continue; /* a blank message */
 
         int turn = message.data[0] == '/' ? chat_command(chat, message.data)
                                           : chat_answer(chat, message.data, message.count);
@@ -59,7 +61,7 @@ static int converse(struct chat *chat, struct line_reader *reader)
     return status;
 }
 
-static int talk(struct chat *chat, struct line_reader *reader)
+static int chat_talk(struct chat *chat, struct line_reader *reader)
 {
     const struct cli_options *options = chat->options;
     int status = engine_open_session(&chat->engine, options, options->n_ctx);
@@ -76,7 +78,7 @@ static int talk(struct chat *chat, struct line_reader *reader)
     if (status == CLI_OK) {
         chat->thoughts = thought_form_of(chat->engine.model);
         if (!chat->thoughts) cli_no_memory();
-        status = converse(chat, reader);
+        status = chat_converse(chat, reader);
     }
     conversation_free(&chat->conversation);
     engine_close(&chat->engine);
@@ -91,9 +93,10 @@ int verb_chat(const struct cli_options *options)
     chat.stats_after_answer = chat.interactive || options->verbose;
     int status = pull_offer(options->model);
     if (status != CLI_OK) return status;
-    /* Before the model is loaded: what is typed meanwhile belongs to the first message. */
+    /* The reader comes first: text that is typed while the model loads belongs to the first
+     * message. */
     struct line_reader *reader = line_reader_new(chat.interactive, complete_chat);
-    status = talk(&chat, reader);
+    status = chat_talk(&chat, reader);
     line_reader_free(reader);
     return status;
 }

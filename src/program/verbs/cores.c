@@ -1,4 +1,5 @@
-/* Which cores work, and their shares of the work. */
+/* The verb cores: which cores work, and their shares of the work. It collects the plan and writes
+ * JSON; cores_text.c prints it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static void write_core(struct json_writer *json, const riffle_core *core)
     jw_put(json, "}");
 }
 
-static void write_json(const struct cores *cores, const char *choice)
+static void cores_write_json(const struct cores *cores, const char *choice)
 {
     const riffle_cores_info *info = &cores->info;
     double read = info->read_bytes_per_second;
@@ -80,7 +81,7 @@ int verb_cores(const struct cli_options *options)
     asked.flags = RIFFLE_CORES_MEASURE;
     int code = riffle_cores(&asked, &cores.info, sizeof cores.info, on_core, &cores);
     if (code == RIFFLE_OK && options->json) {
-        write_json(&cores, options->cores);
+        cores_write_json(&cores, options->cores);
     } else if (code == RIFFLE_OK) {
         cores_print_summary(&cores);
         cores_print_picture(&cores);

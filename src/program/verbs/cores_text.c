@@ -1,16 +1,17 @@
-/* The text and the picture of `riffle cores`. */
+/* The text and the picture of `riffle cores`. Lines are at most 100 columns wide. */
+#include "verbs/cores_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "output/buffer.h"
 #include "output/output.h"
-#include "verbs/cores_text.h"
 
 enum { WIDTH = 100, LABEL = 11, SHARES = 16 };
 
 /* "6 P cores with 2 threads each, 8 E cores" */
-static void print_cores(const struct cores *cores)
+static void print_core_kinds(const struct cores *cores)
 {
     int names = cores->n_kinds > 1, any = 0;
     for (int k = 0; k < CORE_KINDS; k++) {
@@ -78,7 +79,7 @@ void cores_print_summary(const struct cores *cores)
     else
         printf("%s", cores->info.source[0] ? "a processor without a name" : "this machine");
     printf(": ");
-    print_cores(cores);
+    print_core_kinds(cores);
     printf("\n");
     if (cores->info.source[0]) {
         printf("planned for ");
@@ -100,7 +101,7 @@ struct group {
 };
 
 /* Threads that work, and the first thread of every idle core. */
-static int is_shown(const struct cores *cores, const riffle_core *core)
+static int is_core_shown(const struct cores *cores, const riffle_core *core)
 {
     if (core->worker >= 0) return 1;
     for (size_t i = 0; i < cores->count; i++)
@@ -108,13 +109,14 @@ static int is_shown(const struct cores *cores, const riffle_core *core)
     return core->sibling == 0;
 }
 
-static struct group collect(const struct cores *cores, int32_t package, const char *kind)
+static struct group collect_group(const struct cores *cores, int32_t package, const char *kind)
 {
     struct group group = {.cells = cli_allocate(cores->count + 1, sizeof *group.cells),
                           .cell_width = 3};
     for (size_t i = 0; i < cores->count; i++) {
         const riffle_core *core = &cores->items[i];
-        if (core->package != package || strcmp(core->kind, kind) != 0 || !is_shown(cores, core))
+        if (core->package != package || strcmp(core->kind, kind) != 0 ||
+            !is_core_shown(cores, core))
             continue;
         group.cells[group.count++] = core;
         int width = snprintf(NULL, 0, " %d", core->cpu);
@@ -129,7 +131,7 @@ static struct group collect(const struct cores *cores, int32_t package, const ch
     return group;
 }
 
-/* What precedes a cell: a bar between caches. */
+/* The text before a cell: a bar between caches. */
 static const char *border(const struct group *group, size_t i)
 {
     if (i == 0) return "";
@@ -216,7 +218,7 @@ void cores_print_picture(const struct cores *cores)
     for (int32_t package = 0; package < cores->info.n_packages; package++) {
         if (cores->info.n_packages > 1) printf("\npackage %d\n", package);
         for (int k = 0; k < CORE_KINDS; k++) {
-            struct group group = collect(cores, package, cores->kinds[k].name);
+            struct group group = collect_group(cores, package, cores->kinds[k].name);
             char label[16] = "CPU";
             if (cores->n_kinds > 1) snprintf(label, sizeof label, "%s CPU", cores->kinds[k].name);
             print_group(&group, label, most_decode, most_prompt);
@@ -237,7 +239,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* "1, 3, 12-19: because", in lines of WIDTH; all but the first are indented by two. */
-static void print_numbers(const int32_t *numbers, size_t n, const char *reason)
+static void print_cpu_numbers(const int32_t *numbers, size_t n, const char *reason)
 {
     int column = printf("  CPU ");
     for (size_t i = 0, last; i < n; i = last + 1) {
@@ -274,7 +276,7 @@ void cores_print_left_out(const struct cores *cores)
         size_t n = cores->items[i].worker < 0 ? left_out_with(cores, i, numbers) : 0;
         if (!n) continue;
         if (!any++) printf("\nleft out\n");
-        print_numbers(numbers, n, cores->items[i].reason);
+        print_cpu_numbers(numbers, n, cores->items[i].reason);
     }
     free(numbers);
 }

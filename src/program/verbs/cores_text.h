@@ -1,4 +1,5 @@
-/* The plan of the cores, as `riffle cores` shows it. */
+/* The plan of the cores, as `riffle cores` shows it. The verb fills the struct; the functions only
+ * print it. */
 #ifndef VERBS_CORES_TEXT_H
 #define VERBS_CORES_TEXT_H
 
@@ -20,14 +21,14 @@ struct cores {
     riffle_core *items; /* every hardware thread, in the order of the cores */
     size_t count;
     struct core_kind kinds[CORE_KINDS];
-    int n_kinds; /* that occur */
+    int n_kinds; /* kinds that occur */
 };
 
 /* Text: the machine, its workers, and whether their shares are measured. */
 void cores_print_summary(const struct cores *cores);
 /* A picture with a cell for each worker and each idle core, by package and kind. */
 void cores_print_picture(const struct cores *cores);
-/* What is left out, and why. */
+/* The threads that are left out, and why. */
 void cores_print_left_out(const struct cores *cores);
 
 #endif

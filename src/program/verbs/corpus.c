@@ -1,10 +1,11 @@
-/* riffle corpus build OUT --model MODEL FILE...: texts that drafts are looked up in. */
+/* The verb corpus: texts that drafts are looked up in. `build OUT --model MODEL FILE...` reads the
+ * files, has the model rate the text and writes OUT. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -24,7 +25,7 @@ struct texts {
     riffle_text *items;
     size_t count, bytes, n_left_out;
     int status;
-    const char *folder; /* that is being visited */
+    const char *folder; /* folder that is being visited */
 };
 
 /* Takes a file's text. Files that are empty or no texts are left out, and those of a folder that
@@ -96,7 +97,7 @@ static void print(const struct cli_options *options, const char *path,
             plural((int64_t)texts->count), info->kept_tokens, info->tokens, seconds);
 }
 
-static int build(const struct cli_options *options, const char *path, struct texts *texts)
+static int corpus_build(const struct cli_options *options, const char *path, struct texts *texts)
 {
     struct cli_options plain = *options;
     struct engine engine;
@@ -136,7 +137,7 @@ int verb_corpus(const struct cli_options *options)
     if (texts.status == CLI_OK && texts.count == 0)
         texts.status = cli_fail("%s: there are no texts", arguments->items[2]);
     int status =
-        texts.status == CLI_OK ? build(options, arguments->items[1], &texts) : texts.status;
+        texts.status == CLI_OK ? corpus_build(options, arguments->items[1], &texts) : texts.status;
     for (size_t i = 0; i < texts.count; i++) free((char *)texts.items[i].data);
     free(texts.items);
     return status;

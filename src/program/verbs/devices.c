@@ -1,4 +1,5 @@
-/* The devices that models can be opened on. */
+/* The verb devices: the devices that models can be opened on. A device that cannot be used is
+ * shown with the reason. */
 #include <riffle_experimental.h>
 
 #include <stdio.h>

@@ -1,7 +1,9 @@
+/* The verb info: the contents of a model's file, and the memory that it will need here. Only the
+ * header is read. */
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/errors.h"
 #include "output/output.h"
 #include "platform/memory.h"
@@ -14,7 +16,8 @@ static const char *const kv_types[KV_TYPES] = {"f16", "q8", "q4"};
 struct cost {
     int32_t n_ctx;
     uint64_t weight_bytes, kv_bytes, total_bytes;
-    uint64_t of_type[KV_TYPES]; /* of that context; 0: more than the machine has */
+    uint64_t
+        of_type[KV_TYPES]; /* bytes of that context in each type; 0: more than the machine has */
 };
 
 /* CLI_OK, or CLI_FAILED with a sentence: a session could not have that context. */
@@ -65,8 +68,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     jw_put(json, "chain %s chain_note %s", info->chain, info->chain_note);
 }
 
-static void print_json(const struct engine *engine, const riffle_machine *machine,
-                       const struct cost *cost)
+static void info_print_json(const struct engine *engine, const riffle_machine *machine,
+                            const struct cost *cost)
 {
     const riffle_model_info *info = &engine->info;
     struct json_writer json = {0};
@@ -85,8 +88,8 @@ static void print_json(const struct engine *engine, const riffle_machine *machin
     jw_print(&json);
 }
 
-static void print_text(const struct engine *engine, const riffle_machine *machine,
-                       const struct cost *cost)
+static void info_print_text(const struct engine *engine, const riffle_machine *machine,
+                            const struct cost *cost)
 {
     const riffle_model_info *info = &engine->info;
     char a[32], b[32], activations[RF_ACTIVATIONS_TEXT];
@@ -158,9 +161,9 @@ int verb_info(const struct cli_options *options)
     status = cli_status(riffle_machine_get(&machine, sizeof machine));
     if (status == CLI_OK) status = find_cost(&engine, options, &cost);
     if (status == CLI_OK && options->json)
-        print_json(&engine, &machine, &cost);
+        info_print_json(&engine, &machine, &cost);
     else if (status == CLI_OK)
-        print_text(&engine, &machine, &cost);
+        info_print_text(&engine, &machine, &cost);
     engine_close(&engine);
     return status;
 }

@@ -1,3 +1,5 @@
+/* The verb list: models on the disk and known ones, as a table or JSON. Only headers of files are
+ * read, unless --verify asks for more. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +15,13 @@
 #include "platform/terminal.h"
 #include "verbs/verbs.h"
 
-/* What is known of one model on the disk. */
+/* The facts about one model on the disk. */
 struct facts {
-    riffle_model *model; /* its header; NULL: cannot be read, or is not there */
+    riffle_model *model; /* header of the file; NULL: it cannot be read, or is not there */
     riffle_model_info info;
     char wrong[512];          /* why the header cannot be read; "" */
-    char sha256[SHA256_TEXT]; /* that it should have; "" if that is unknown */
-    int verified;             /* it had that, and was not touched since */
+    char sha256[SHA256_TEXT]; /* hash that the file should have; "" if that is unknown */
+    int verified;             /* the file had that hash, and was not touched since */
     uint64_t kept;            /* bytes of an interrupted fetch */
     const char *state;
 };
@@ -45,8 +47,8 @@ static void open_header(struct facts *facts, const char *path)
     if (code != RIFFLE_OK) snprintf(facts->wrong, sizeof facts->wrong, "%s", riffle_last_error());
 }
 
-/* Hashes the file again and compares with what is known of it. */
-static int verify(const struct model_entry *entry, struct facts *facts)
+/* Hashes the file again and compares it with the known hash. */
+static int list_verify(const struct model_entry *entry, struct facts *facts)
 {
     struct progress_line progress = {0};
     struct rf_error error;
@@ -74,15 +76,15 @@ static int facts_get(struct facts *facts, const struct model_entry *entry, int v
     }
     facts->verified = stamp == STAMP_HOLDS;
     if (model_is_complete(entry)) {
-        if (verifies) status = verify(entry, facts);
+        if (verifies) status = list_verify(entry, facts);
         open_header(facts, entry->path);
     }
     facts->state = state_of(entry, facts);
     return status;
 }
 
-static void write_json(struct json_writer *json, const struct model_entry *entry,
-                       const struct facts *facts)
+static void list_write_json(struct json_writer *json, const struct model_entry *entry,
+                            const struct facts *facts)
 {
     const struct known_model *known = entry->known;
     int complete = model_is_complete(entry);
@@ -124,7 +126,7 @@ static void short_count(uint64_t count, char text[16])
         snprintf(text, 16, "%.0fK", (double)count / 1e3);
 }
 
-static void print_row(const struct model_entry *entry, const struct facts *facts, int width)
+static void list_print_row(const struct model_entry *entry, const struct facts *facts, int width)
 {
     char size[32], kept[32], params[16] = "", type[16] = "";
     int64_t bytes = entry->known ? entry->known->bytes : entry->bytes;
@@ -169,9 +171,9 @@ int verb_list(const struct cli_options *options)
         int one = facts_get(&facts, &list.items[i], options->verify);
         if (one != CLI_OK) status = one;
         if (options->json)
-            write_json(&json, &list.items[i], &facts);
+            list_write_json(&json, &list.items[i], &facts);
         else
-            print_row(&list.items[i], &facts, width);
+            list_print_row(&list.items[i], &facts, width);
         riffle_model_close(facts.model);
     }
     if (rf_interrupts()) status = CLI_INTERRUPTED;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/progress.h"
@@ -15,7 +15,7 @@
 enum { DEFAULT_WINDOW = 512 };
 
 struct score {
-    double sum, sum_of_squares; /* of -log p */
+    double sum, sum_of_squares; /* sums over -log p */
     uint64_t count;
 };
 
@@ -24,7 +24,7 @@ static double perplexity_of(const struct score *score)
     return exp(score->sum / (double)score->count);
 }
 
-/* Standard error of the perplexity: that of the mean of -log p, propagated through exp. */
+/* Standard error of the perplexity: the error of the mean of -log p, propagated through exp. */
 static double standard_error_of(const struct score *score)
 {
     double n = (double)score->count, mean = score->sum / n;
@@ -80,7 +80,8 @@ static void print_score(const struct score *score, size_t n_ctx, size_t n_window
     jw_print(&json);
 }
 
-static int measure(struct engine *engine, const struct cli_options *options, size_t n_ctx)
+static int perplexity_measure(struct engine *engine, const struct cli_options *options,
+                              size_t n_ctx)
 {
     const struct input *input = &options->input;
     int32_t *tokens;
@@ -108,7 +109,7 @@ int verb_perplexity(const struct cli_options *options)
     int32_t n_ctx = options->n_ctx ? options->n_ctx : DEFAULT_WINDOW;
     int status = engine_open_session(&engine, options, n_ctx);
     if (status != CLI_OK) return status;
-    status = measure(&engine, options, (size_t)n_ctx);
+    status = perplexity_measure(&engine, options, (size_t)n_ctx);
     engine_close(&engine);
     return status;
 }

@@ -1,3 +1,5 @@
+/* The verb pull: finds out what NAME or URL means and has it fetched. The path of the file goes to
+ * standard output. */
 #include "models/pull.h"
 
 #include <stdio.h>
@@ -27,7 +29,7 @@ static int is_plain(const char *name)
 }
 
 /* The file name for a URL: --name, or its last part. */
-static int file_name(const struct cli_options *options, struct buffer *file)
+static int url_file_name(const struct cli_options *options, struct buffer *file)
 {
     char last[256];
     const char *url = options->model, *suffix = ".gguf";
@@ -66,7 +68,7 @@ static int pull_url(const struct cli_options *options, const struct model_list *
     struct pull pull;
     const struct model_entry *entry;
     char sha256[SHA256_TEXT];
-    int status = file_name(options, &file);
+    int status = url_file_name(options, &file);
     if (status == CLI_OK && options->model[strcspn(options->model, " \t\r\n")])
         status = cli_usage_error("a URL has no spaces: '%s'", options->model);
     if (status == CLI_OK && options->sha256 && !sha256_parse(options->sha256, sha256))

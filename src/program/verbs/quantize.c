@@ -1,3 +1,5 @@
+/* The verb quantize: writes a model's file with other types of weights. The library does the work;
+ * the verb reports it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +15,8 @@
 #include "platform/terminal.h"
 #include "verbs/verbs.h"
 
-static void print_text(const char *path, const riffle_model_info *before,
-                       const riffle_model_info *after, double seconds)
+static void quantize_print_text(const char *path, const riffle_model_info *before,
+                                const riffle_model_info *after, double seconds)
 {
     char from[32], to[32];
     print_name(stderr, path);
@@ -22,8 +24,8 @@ static void print_text(const char *path, const riffle_model_info *before,
             human_bytes(before->file_bytes, from), after->stored_types, seconds);
 }
 
-static void print_json(const char *path, const riffle_model_info *before,
-                       const riffle_model_info *after, double seconds)
+static void quantize_print_json(const char *path, const riffle_model_info *before,
+                                const riffle_model_info *after, double seconds)
 {
     struct json_writer json = {0};
     jw_put(&json, "{ path %s stored_types %s file_bytes %" PRIu64, path, after->stored_types,
@@ -34,7 +36,7 @@ static void print_json(const char *path, const riffle_model_info *before,
 
 /* Reads the header of a file. The texts of `info` belong to the model. 0 or a code of the library.
  */
-static int describe(const char *path, riffle_model **model, riffle_model_info *info)
+static int quantize_describe(const char *path, riffle_model **model, riffle_model_info *info)
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
@@ -85,14 +87,14 @@ int verb_quantize(const struct cli_options *options)
     int code = riffle_quantize(path, options->out, options->type, &quantize_options);
     double seconds = rf_clock_seconds() - start;
     progress_clear(&progress);
-    if (code == RIFFLE_OK) code = describe(path, &models[0], &before);
-    if (code == RIFFLE_OK) code = describe(options->out, &models[1], &after);
+    if (code == RIFFLE_OK) code = quantize_describe(path, &models[0], &before);
+    if (code == RIFFLE_OK) code = quantize_describe(options->out, &models[1], &after);
     free(path);
     free(text);
     if (code == RIFFLE_OK && options->json)
-        print_json(options->out, &before, &after, seconds);
+        quantize_print_json(options->out, &before, &after, seconds);
     else if (code == RIFFLE_OK)
-        print_text(options->out, &before, &after, seconds);
+        quantize_print_text(options->out, &before, &after, seconds);
     if (code == RIFFLE_ERR_CANCELLED && options->calibrate)
         fprintf(stderr, "riffle: %s\n", riffle_last_error());
     for (int i = 0; i < 2; i++) riffle_model_close(models[i]);

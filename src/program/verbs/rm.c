@@ -1,3 +1,5 @@
+/* The verb rm: removes a model, and what is left of an interrupted pull. Links and unknown files
+ * are never removed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@
 /* The things inside a model's folder. */
 struct inside {
     const char *path;
-    struct buffer *file; /* one of them */
+    struct buffer *file; /* path of one of them */
     int removes;         /* else only looks whether all are files */
     struct rf_error *error;
 };
@@ -43,8 +45,8 @@ static int remove_folder(const char *path, struct rf_error *error)
     return code;
 }
 
-/* What is at the entry's path can only be removed if it is what it seems: links lead elsewhere. */
-static int refuse(const struct model_entry *entry)
+/* Only files and folders are removed: links lead elsewhere. */
+static int check_removable(const struct model_entry *entry)
 {
     enum rf_kind kind = rf_kind_of(entry->path);
     if (kind == RF_KIND_LINK)
@@ -66,7 +68,7 @@ static int confirm(const struct cli_options *options, const struct model_entry *
         return cli_usage_error("there is no terminal to ask on; --yes removes %s without asking",
                                entry->name);
     buffer_printf(&question, "Remove %s (%s)?", entry->name, human_bytes(bytes, size));
-    enum answer answer = ask(question.data, ANSWER_NO);
+    enum answer answer = ask_yes_no(question.data, ANSWER_NO);
     buffer_free(&question);
     if (answer == ANSWER_NO) fputs("Nothing is removed.\n", stderr);
     return answer == ANSWER_YES           ? CLI_OK
@@ -79,7 +81,7 @@ static int remove_entry(const struct cli_options *options, const struct model_en
     struct rf_error error;
     char size[32];
     uint64_t freed = entry->bytes > 0 ? (uint64_t)entry->bytes : 0;
-    int status = refuse(entry);
+    int status = check_removable(entry);
     if (status == CLI_OK) status = confirm(options, entry, freed + fetch_kept_bytes(entry->path));
     if (status != CLI_OK) return status;
     int code = entry->is_folder ? 0 : fetch_forget(entry->path, &freed, &error);

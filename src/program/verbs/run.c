@@ -1,12 +1,14 @@
+/* The verb run: one answer, streamed, or one JSON object at the end. Figures go to standard
+ * error. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "chat/conversation.h"
-#include "engine/draft_tree.h"
-#include "engine/engine.h"
-#include "engine/levels.h"
+#include "session/draft_tree.h"
+#include "session/engine.h"
+#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -24,14 +26,14 @@ struct answer {
     int32_t *ids;
     size_t n_ids;
     const riffle_session *session;
-    struct draft_tree tree;           /* with --verbose: the drafts of the round that had most */
-    struct conversation conversation; /* of --messages; with --json the answer, too */
+    struct draft_tree tree;           /* drafts of the round that had most, with --verbose */
+    struct conversation conversation; /* conversation of --messages; with --json the answer, too */
     double first_token_seconds;
     int has_token, write_failed;
     int64_t prompt_tokens, generated_tokens;
 };
 
-static int on_event(void *user, const riffle_event *event)
+static int run_on_event(void *user, const riffle_event *event)
 {
     struct answer *answer = user;
     if (!answer->has_token) {
@@ -52,7 +54,7 @@ static int on_event(void *user, const riffle_event *event)
     return answer->write_failed || rf_interrupts() > 0;
 }
 
-static int64_t prefill_chat(const struct engine *engine, const struct cli_options *options)
+static int64_t run_prefill_chat(const struct engine *engine, const struct cli_options *options)
 {
     riffle_message messages[2];
     size_t n = 0;
@@ -61,8 +63,8 @@ static int64_t prefill_chat(const struct engine *engine, const struct cli_option
     return riffle_chat_prefill(engine->session, messages, n);
 }
 
-static int64_t prefill_messages(const struct engine *engine,
-                                const struct conversation *conversation)
+static int64_t run_prefill_messages(const struct engine *engine,
+                                    const struct conversation *conversation)
 {
     char *document = conversation_document(conversation, 0);
     int64_t n = riffle_chat_prefill_json(engine->session, document, strlen(document));
@@ -70,7 +72,7 @@ static int64_t prefill_messages(const struct engine *engine,
     return n;
 }
 
-static int take_messages(struct conversation *conversation, const struct cli_options *options)
+static int run_take_messages(struct conversation *conversation, const struct cli_options *options)
 {
     const struct input *input = &options->input;
     int status = conversation_parse(conversation, input->text, input->bytes, input->name);
@@ -79,20 +81,21 @@ static int take_messages(struct conversation *conversation, const struct cli_opt
 }
 
 /* Reads the prompt. CLI_OK, or an exit status with a sentence. */
-static int prefill(struct engine *engine, const struct cli_options *options, struct answer *answer)
+static int run_prefill(struct engine *engine, const struct cli_options *options,
+                       struct answer *answer)
 {
     const struct input *input = &options->input;
     unsigned special = options->special ? RIFFLE_TOKENIZE_SPECIAL : 0;
     size_t zero = strlen(input->text);
-    if (options->messages && take_messages(&answer->conversation, options) != CLI_OK)
+    if (options->messages && run_take_messages(&answer->conversation, options) != CLI_OK)
         return CLI_FAILED;
     if (!options->raw && !options->messages && zero < input->bytes)
         return cli_fail("the text of %s has a zero byte at offset %zu, which a message cannot hold",
                         input->name, zero);
     int64_t n = options->raw ? engine_prefill(engine, engine->session, input->text, input->bytes,
                                               RIFFLE_TOKENIZE_BOS | special)
-                : options->messages ? prefill_messages(engine, &answer->conversation)
-                                    : prefill_chat(engine, options);
+                : options->messages ? run_prefill_messages(engine, &answer->conversation)
+                                    : run_prefill_chat(engine, options);
     progress_clear(&engine->progress);
     if (options->raw && n == 0)
         return cli_fail("the text of %s is empty, and without a chat template there is nothing to "
@@ -102,11 +105,12 @@ static int prefill(struct engine *engine, const struct cli_options *options, str
     return cli_status(n);
 }
 
-static int generate(struct engine *engine, const struct cli_options *options, struct answer *answer)
+static int run_generate(struct engine *engine, const struct cli_options *options,
+                        struct answer *answer)
 {
     riffle_generate_options generate_options;
     engine_generation(engine, options, &generate_options);
-    int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
+    int64_t n = riffle_generate(engine->session, &generate_options, run_on_event, answer);
     if (output_end(&answer->wrap) != 0) answer->write_failed = 1;
     answer->generated_tokens = n < 0 ? 0 : n;
     int status = cli_status(n);
@@ -114,8 +118,8 @@ static int generate(struct engine *engine, const struct cli_options *options, st
 }
 
 /* The answer's text, and where tools were offered its calls of them. */
-static void write_answer(struct json_writer *json, const struct engine *engine,
-                         struct answer *answer)
+static void run_write_answer(struct json_writer *json, const struct engine *engine,
+                             struct answer *answer)
 {
     struct conversation *conversation = &answer->conversation;
     if (!conversation->tools) {
@@ -132,8 +136,9 @@ static void write_answer(struct json_writer *json, const struct engine *engine,
     free(calls);
 }
 
-static void print_json(const struct engine *engine, struct answer *answer,
-                       const riffle_stats *stats, const riffle_machine *machine, const char *finish)
+static void run_print_json(const struct engine *engine, struct answer *answer,
+                           const riffle_stats *stats, const riffle_machine *machine,
+                           const char *finish)
 {
     const struct cli_options *options = answer->options;
     struct json_writer json = {0};
@@ -142,7 +147,7 @@ static void print_json(const struct engine *engine, struct answer *answer,
         riffle_measure_model_read(engine->model, stats->threads, &read, sizeof read);
 
     jw_put(&json, "{");
-    write_answer(&json, engine, answer);
+    run_write_answer(&json, engine, answer);
     jw_put(&json, "finish %s", finish);
     if (options->ids) jw_put(&json, "tokens [");
     for (size_t i = 0; options->ids && i < answer->n_ids; i++) jw_put(&json, "%d", answer->ids[i]);
@@ -163,8 +168,8 @@ static void print_json(const struct engine *engine, struct answer *answer,
     jw_print(&json);
 }
 
-static void print_summary(const struct engine *engine, const struct answer *answer,
-                          const riffle_stats *stats)
+static void run_print_summary(const struct engine *engine, const struct answer *answer,
+                              const riffle_stats *stats)
 {
     fprintf(stderr, "%lld tokens read at %.1f tokens/s, %lld generated at %.1f tokens/s",
             (long long)answer->prompt_tokens,
@@ -180,8 +185,8 @@ static void print_summary(const struct engine *engine, const struct answer *answ
         fprintf(stderr, "seed %llu\n", (unsigned long long)engine->sampling.seed);
 }
 
-static int report(struct engine *engine, const struct cli_options *options, struct answer *answer,
-                  int status)
+static int run_report(struct engine *engine, const struct cli_options *options,
+                      struct answer *answer, int status)
 {
     static const char *const finishes[] = {[RIFFLE_FINISH_NONE] = "none",
                                            [RIFFLE_FINISH_STOP] = "stop",
@@ -198,14 +203,14 @@ static int report(struct engine *engine, const struct cli_options *options, stru
     if (code != RIFFLE_OK) return cli_status(code);
 
     if (options->json) {
-        print_json(engine, answer, &stats, &machine, finishes[finish]);
+        run_print_json(engine, answer, &stats, &machine, finishes[finish]);
     } else if (!answer->write_failed) {
         putchar('\n');
         fflush(stdout);
     }
     if (sentence[0]) cli_explain(sentence);
     if (options->verbose || (!options->json && rf_is_terminal(RF_STDERR)))
-        print_summary(engine, answer, &stats);
+        run_print_summary(engine, answer, &stats);
     return status;
 }
 
@@ -217,10 +222,10 @@ int verb_run(const struct cli_options *options)
     if (status != CLI_OK) return status;
     answer.session = engine.session;
     if (options->verbose) engine_introduce(&engine, options, "");
-    status = prefill(&engine, options, &answer);
-    if (status == CLI_OK) status = generate(&engine, options, &answer);
+    status = run_prefill(&engine, options, &answer);
+    if (status == CLI_OK) status = run_generate(&engine, options, &answer);
     if (status == CLI_OK || status == CLI_INTERRUPTED)
-        status = report(&engine, options, &answer, status);
+        status = run_report(&engine, options, &answer, status);
     engine_close(&engine);
     buffer_free(&answer.text);
     conversation_free(&answer.conversation);

@@ -1,15 +1,17 @@
+/* The verb serve: gives the server a function that opens the model, and runs it. Each reload opens
+ * an engine of its own. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
 #include "serve/serve.h"
 #include "verbs/verbs.h"
 
-/* The name of a model, or of its file without the ending, which clients can write. For free(). */
-static char *file_name(const char *path)
+/* The name of a model, or of its file without the ending, for clients. For free(). */
+static char *served_name(const char *path)
 {
     size_t bytes;
     const char *name = rf_path_last(path, &bytes);
@@ -18,7 +20,7 @@ static char *file_name(const char *path)
 }
 
 /* struct rf_serve_options.open: a model with an engine of its own. */
-static int open_model(void *user, struct rf_serve_model *opened)
+static int serve_open_model(void *user, struct rf_serve_model *opened)
 {
     const struct cli_options *options = user;
     struct engine *engine = calloc(1, sizeof *engine);
@@ -32,7 +34,7 @@ static int open_model(void *user, struct rf_serve_model *opened)
     return CLI_OK;
 }
 
-static void close_model(void *user, struct rf_serve_model *opened)
+static void serve_close_model(void *user, struct rf_serve_model *opened)
 {
     (void)user;
     engine_close(opened->owner);
@@ -45,8 +47,8 @@ int verb_serve(const struct cli_options *options)
     riffle_session_options session;
     int is_told;
     const char *key = options->api_key ? options->api_key : getenv("RIFFLE_API_KEY");
-    struct rf_serve_options serve = {.open = open_model,
-                                     .close = close_model,
+    struct rf_serve_options serve = {.open = serve_open_model,
+                                     .close = serve_close_model,
                                      .user = (void *)options,
                                      .session = &session,
                                      .host = options->host,
@@ -58,7 +60,7 @@ int verb_serve(const struct cli_options *options)
     if (rf_serve_check(&serve, &error))
         return cli_usage_error("%s (choose with --host and --api-key)", error.text);
     engine_session_options(options, &session);
-    char *name = file_name(options->model);
+    char *name = served_name(options->model);
     serve.name = options->name ? options->name : name;
     int code = rf_serve(&serve, &is_told, &error), status = code ? CLI_FAILED : CLI_OK;
     if (code && !is_told) status = cli_fail("%s", error.text);

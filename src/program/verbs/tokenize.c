@@ -1,7 +1,9 @@
+/* The verb tokenize: the tokens of a text and their pieces. Only the header of the model is
+ * read. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "verbs/verbs.h"

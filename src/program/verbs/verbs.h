@@ -1,4 +1,5 @@
-/* The entry points of the verbs: verb_name is in name.c, beside this file. */
+/* The entry points of the verbs: verb_name is in name.c, beside this file. They are declared from
+ * options/verbs.def, so a new verb changes nothing here. */
 #ifndef VERBS_VERBS_H
 #define VERBS_VERBS_H
 

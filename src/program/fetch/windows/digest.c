@@ -1,4 +1,4 @@
-/* SHA-256 by Windows's own library, CNG. */
+/* SHA-256 by Windows's own library, CNG. The twin for POSIX is posix/digest.c. */
 #include <windows.h>
 
 #include <bcrypt.h>
@@ -7,7 +7,7 @@
 
 #include "fetch/sha256.h"
 
-static int fail(struct rf_error *error)
+static int cng_fail(struct rf_error *error)
 {
     return rf_fail(error, RF_ERR_SYSTEM, "Windows cannot compute a SHA-256");
 }
@@ -18,20 +18,20 @@ int sha256_begin(struct sha256 *hash, struct rf_error *error)
     BCRYPT_HASH_HANDLE state;
     sha256_close(hash);
     if (BCryptOpenAlgorithmProvider(&algorithm, BCRYPT_SHA256_ALGORITHM, NULL, 0) != 0)
-        return fail(error);
+        return cng_fail(error);
     int failed = BCryptCreateHash(algorithm, &state, NULL, 0, NULL, 0, 0) != 0;
     BCryptCloseAlgorithmProvider(algorithm, 0); /* the hash keeps it */
-    if (failed) return fail(error);
+    if (failed) return cng_fail(error);
     hash->state = state;
     return 0;
 }
 
 int sha256_update(struct sha256 *hash, const void *data, size_t n, struct rf_error *error)
 {
-    unsigned char *at = (unsigned char *)(uintptr_t)data; /* which is only read */
+    unsigned char *at = (unsigned char *)(uintptr_t)data; /* the data are only read */
     while (n) {
         ULONG some = n < 1u << 30 ? (ULONG)n : 1u << 30;
-        if (BCryptHashData(hash->state, at, some, 0) != 0) return fail(error);
+        if (BCryptHashData(hash->state, at, some, 0) != 0) return cng_fail(error);
         at += some;
         n -= some;
     }
@@ -41,7 +41,7 @@ int sha256_update(struct sha256 *hash, const void *data, size_t n, struct rf_err
 int sha256_end(struct sha256 *hash, char text[SHA256_TEXT], struct rf_error *error)
 {
     unsigned char digest[32];
-    if (BCryptFinishHash(hash->state, digest, sizeof digest, 0) != 0) return fail(error);
+    if (BCryptFinishHash(hash->state, digest, sizeof digest, 0) != 0) return cng_fail(error);
     for (size_t i = 0; i < sizeof digest; i++) snprintf(text + 2 * i, 3, "%02x", digest[i]);
     return 0;
 }

@@ -1,0 +1,212 @@
+/* The operations of a pass that work row by row: embeddings, norms, rotations, gates and sums. All
+ * workers call each function; a row's bits do not depend on which worker computes it. view.c runs
+ * them; linear layers, attention, experts and answers have files of their own. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+#include "weights/pack.h"
+
+enum { PART = 512 /* values of a row that a worker takes at a time where rows are few */ };
+
+static float *rotation_at(const struct cpu_view *view, size_t row, enum rf_rotation rotation)
+{
+    return view->rotations + (row * 2 + (size_t)rotation) * (size_t)view->params->rope_dim;
+}
+
+/* Writes cos and sin of each frequency of a set at a row's position to out[rope_dim / 2][2]. */
+static void fill_rotation(const struct cpu_view *view, size_t row, enum rf_frequencies set,
+                          float *out)
+{
+    size_t half = (size_t)view->params->rope_dim / 2;
+    const double *frequencies = view->frequencies + (size_t)set * half;
+    double magnitude = (double)view->params->rope_magnitude;
+    for (size_t i = 0; i < half; i++) {
+        double angle = (double)view->rows[row].position * frequencies[i];
+        out[2 * i] = (float)(magnitude * cos(angle));
+        out[2 * i + 1] = (float)(magnitude * sin(angle));
+    }
+}
+
+static void prepare_rotations(const struct cpu_view *view, size_t row)
+{
+    const struct rf_params *params = view->params;
+    int32_t n_ctx = view->groups[view->rows[row].group].cache->base.shape.n_ctx;
+    fill_rotation(view, row, rf_rope_is_long(params, n_ctx) ? RF_ROPE_LONG : RF_ROPE_GLOBAL,
+                  rotation_at(view, row, RF_ROTATE_GLOBAL));
+    if (params->rope_theta_local > 0)
+        fill_rotation(view, row, RF_ROPE_LOCAL, rotation_at(view, row, RF_ROTATE_LOCAL));
+}
+
+void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const struct cpu_buffer *out = &view->buffers[op->out[0]];
+        float *x = buffer_row(out, i);
+        if (op->weight[0])
+            rf_weight_read_row(&op->weight[0]->plan, (size_t)view->rows[i].token, x);
+        else
+            memcpy(x, view->pass->x + i * out->width, out->width * sizeof *x);
+        for (size_t j = 0; op->scale != 1 && j < out->width; j++) x[j] *= op->scale;
+        prepare_rotations(view, i);
+    }
+}
+
+/* A row of F32 for the worker's own use, as wide as a norm or a gate. */
+static float *worker_row(const struct cpu_view *view, const struct rf_worker *worker)
+{
+    return view->worker_rows + (size_t)worker->index * view->worker_row_floats;
+}
+
+void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                 const int32_t *picked, size_t n_rows)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]];
+    float *normed = worker_row(view, worker), eps = view->params->rms_eps;
+    struct cpu_items items = cpu_items(worker, n_rows, rows_grain(n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
+        view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width, normed);
+    }
+}
+
+static void rotate_head(const struct cpu_view *view, float *head, size_t row,
+                        enum rf_rotation rotation)
+{
+    const struct rf_params *params = view->params;
+    if (rotation == RF_ROTATE_NOT) return;
+    size_t half = (size_t)params->rope_dim / 2;
+    const float *turn = rotation_at(view, row, rotation);
+    size_t step = params->rope_style == RF_ROPE_NORM ? 2 : 1,
+           distance = params->rope_style == RF_ROPE_NORM ? 1 : half;
+    for (size_t i = 0; i < half; i++) {
+        float *a = head + i * step, *b = a + distance, c = turn[2 * i], s = turn[2 * i + 1];
+        float x = *a, y = *b;
+        *a = x * c - y * s;
+        *b = x * s + y * c;
+    }
+}
+
+/* Quantises the groups that the pass's last rows are the first to read quantised. */
+static void quantise_groups(struct cpu_view *view, struct rf_worker *worker, int32_t layer)
+{
+    size_t n_head = (size_t)view->params->n_head_kv;
+    for (int32_t g = 0; g < view->pass->n_groups; g++) {
+        struct cpu_cache *cache = view->groups[g].cache;
+        size_t n = (view->groups[g].n_groups - cache->n_groups) * n_head;
+        if (n == 0) continue;
+        struct cpu_items items = cpu_items(worker, n, 1);
+        for (size_t item; cpu_items_next(&items, &item);)
+            rf_cpu_cache_quantise(cache, layer, item % n_head, cache->n_groups + item / n_head);
+    }
+}
+
+void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct rf_params *params = view->params;
+    const struct cpu_buffer *q = &view->buffers[op->in[0]], *k = &view->buffers[op->in[1]],
+                            *v = &view->buffers[op->in[2]];
+    size_t n_rows = view->n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
+    /* Items are the heads of q, then those of k and v. All rows of a head belong to one item, so
+     * that adjacent positions in the cache have one writer. */
+    struct cpu_items items = cpu_items(worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t h = item / n_rows, row = item % n_rows;
+        int is_key = h >= n_q;
+        const struct rf_weight *gain = op->weight[is_key];
+        if (is_key) h -= n_q;
+        float *head = buffer_row(is_key ? k : q, row) + h * dim;
+        if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
+        rotate_head(view, head, row, op->rotation);
+        if (!is_key) continue;
+        struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
+        size_t slot = (size_t)view->rows[row].slot;
+        rf_cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
+        if (view->has_trees)
+            rf_cpu_cache_get(cache, op->layer, h, slot, rf_cpu_tree_entry(view, h, row));
+    }
+    quantise_groups(view, worker, op->layer);
+}
+
+/* Changes gate and up so that silu(gate) * up is the clamped form (RF_OP_SILU_GATE). */
+static void clamp_gate(const struct rf_op *op, float *gate, float *up, size_t n)
+{
+    float cap = op->cap, alpha = op->scale, inverse = 1.0f / alpha;
+    for (size_t j = 0; j < n; j++) {
+        float g = gate[j] < cap ? gate[j] : cap, u = up[j] < cap ? up[j] : cap;
+        gate[j] = alpha * g;
+        up[j] = ((u > -cap ? u : -cap) + 1.0f) * inverse;
+    }
+}
+
+void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                 rf_gate_fn *kernel)
+{
+    const struct cpu_buffer *gate = &view->buffers[op->in[0]], *up = &view->buffers[op->in[1]];
+    struct cpu_buffer *out = &view->buffers[op->out[0]];
+    float *gated = worker_row(view, worker);
+    size_t width = gate->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
+    size_t parts = (width + part - 1) / part;
+    size_t n_rows = buffer_rows(view, gate);
+    struct cpu_items items = cpu_items(worker, n_rows * parts, rows_grain(view->n_rows));
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * part,
+               n = width - first < part ? width - first : part;
+        if (op->cap > 0) clamp_gate(op, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+        kernel(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+        rf_cpu_pack(view, out, i, first, n, gated);
+    }
+}
+
+void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]];
+    struct cpu_items items = cpu_items(worker, view->n_rows, 1);
+    for (size_t i; cpu_items_next(&items, &i);)
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width, buffer_row(x, i));
+}
+
+void rf_cpu_add(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]];
+    float *normed = worker_row(view, worker), eps = view->params->rms_eps;
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, i);
+        float *out = buffer_row(&view->buffers[op->out[0]], i);
+        if (op->weight[0]) {
+            view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
+            row = normed;
+        }
+        for (size_t j = 0; j < x->width; j++) out[j] += op->scale * row[j];
+    }
+}
+
+void rf_cpu_add_share(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]], *share = &view->buffers[op->in[1]];
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, i);
+        float *out = buffer_row(&view->buffers[op->out[0]], i),
+              factor = 1.0f / (1.0f + expf(-*buffer_row(share, i)));
+        for (size_t j = 0; j < x->width; j++) out[j] += factor * row[j];
+    }
+}
+
+void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op, size_t n)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]], *y = &view->buffers[op->out[0]];
+    size_t parts = (x->width + PART - 1) / PART;
+    struct cpu_items items = cpu_items(worker, n * parts, 8);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * PART, left = x->width - first;
+        const float *from = buffer_row(x, i) + first;
+        float *to = buffer_row(y, i) + first;
+        for (size_t j = 0; j < (left < PART ? left : PART); j++)
+            to[j] =
+                op->cap > 0 ? op->cap * tanhf(op->scale * from[j] / op->cap) : op->scale * from[j];
+    }
+}

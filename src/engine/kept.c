@@ -1,0 +1,90 @@
+/* Which kept text is found for a prompt, and which is closed when there are too many bytes
+ * (kept.h).
+ */
+#include "engine/kept.h"
+
+#include <math.h>
+#include <string.h>
+
+int32_t rf_common_tokens(const struct rf_session *session, const int32_t *tokens, int32_t n)
+{
+    const int32_t *held = rf_sequence_tokens(session->sequence);
+    int32_t same = 0, n_held = rf_sequence_n_committed(session->sequence);
+    if (n > n_held) n = n_held;
+    while (same < n && held[same] == tokens[same]) same++;
+    return same;
+}
+
+int32_t rf_kept_find(const struct kept *kept, const int32_t *tokens, int32_t n, int32_t *common)
+{
+    int32_t found = -1;
+    *common = 0;
+    for (int32_t i = 0; i < kept->n; i++) {
+        int32_t same = rf_common_tokens(kept->texts[i].session, tokens, n);
+        if (same <= *common) continue;
+        *common = same;
+        found = i;
+    }
+    return found;
+}
+
+void rf_kept_use(struct kept *kept, int32_t i)
+{
+    kept->texts[i].clock = kept->clock;
+}
+
+uint64_t rf_kept_bytes(const struct kept *kept)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < kept->n; i++)
+        bytes += rf_sequence_kv_held(kept->texts[i].session->sequence);
+    return bytes;
+}
+
+struct rf_session *rf_kept_take(struct kept *kept, int32_t i)
+{
+    struct rf_session *session = kept->texts[i].session;
+    kept->n--;
+    memmove(&kept->texts[i], &kept->texts[i + 1], (size_t)(kept->n - i) * sizeof *kept->texts);
+    return session;
+}
+
+/* Tokens that would have to be read again: those that no other text begins with. */
+static int32_t own_tokens(const struct kept *kept, int32_t i)
+{
+    struct rf_sequence *sequence = kept->texts[i].session->sequence;
+    int32_t n_read = rf_sequence_n_read(sequence), shared = 0;
+    for (int32_t k = 0; k < kept->n; k++) {
+        int32_t same =
+            k == i ? 0
+                   : rf_common_tokens(kept->texts[k].session, rf_sequence_tokens(sequence), n_read);
+        if (same > shared) shared = same;
+    }
+    return n_read - shared;
+}
+
+static void close_least(struct kept *kept)
+{
+    double least = INFINITY;
+    int32_t found = 0;
+    for (int32_t i = 0; i < kept->n; i++) {
+        uint64_t bytes = rf_sequence_kv_held(kept->texts[i].session->sequence);
+        double worth = kept->texts[i].clock + own_tokens(kept, i) / ((double)bytes + 1.0);
+        if (worth >= least) continue;
+        least = worth;
+        found = i;
+    }
+    kept->clock = least;
+    rf_session_close(rf_kept_take(kept, found));
+}
+
+void rf_kept_add(struct kept *kept, struct rf_session *session, int32_t n_prompt)
+{
+    kept->texts[kept->n++] = (struct kept_text){session, n_prompt, kept->clock};
+    while (kept->n > RF_MOST_KEPT || rf_kept_bytes(kept) > kept->most) close_least(kept);
+}
+
+void rf_kept_clear(struct kept *kept)
+{
+    while (kept->n) rf_session_close(rf_kept_take(kept, kept->n - 1));
+}

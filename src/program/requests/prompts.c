@@ -1,0 +1,89 @@
+/* Makes prompts of texts, tokens and conversations. Each prompt owns its tokens. */
+#include "requests/prompts.h"
+
+#include <riffle_experimental.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "requests/members.h"
+
+int prompts_make(struct question *question, size_t n, struct refusal *refusal)
+{
+    question->prompts = calloc(n, sizeof *question->prompts);
+    if (!question->prompts) return refuse_memory(refusal);
+    question->n_prompts = (int32_t)n;
+    return 0;
+}
+
+/* Makes room for `more` tokens, the result of a call that counted them; negative: refuses. */
+static int prompt_grow(struct prompt *prompt, int64_t more, struct refusal *refusal)
+{
+    if (more < 0) return refuse_last(refusal, more);
+    int32_t *grown =
+        realloc(prompt->tokens, (prompt->n + (size_t)more + 1) * sizeof *prompt->tokens);
+    if (!grown) return refuse_memory(refusal);
+    prompt->tokens = grown;
+    return 0;
+}
+
+int prompt_add_text(struct prompt *prompt, const riffle_model *model, const char *text,
+                    size_t bytes, unsigned flags, struct refusal *refusal)
+{
+    int64_t n = riffle_tokenize(model, text, bytes, flags, NULL, 0);
+    if (prompt_grow(prompt, n, refusal)) return -1;
+    n = riffle_tokenize(model, text, bytes, flags, prompt->tokens + prompt->n, (size_t)n);
+    if (n < 0) return refuse_last(refusal, n);
+    prompt->n += (size_t)n;
+    return 0;
+}
+
+int prompt_add_chat(struct prompt *prompt, const riffle_model *model, const json_t *conversation,
+                    struct refusal *refusal)
+{
+    char *text = json_dumps(conversation, JSON_COMPACT);
+    if (!text) return refuse_memory(refusal);
+    size_t bytes = strlen(text);
+    int64_t n = riffle_chat_tokenize_json(model, text, bytes, NULL, 0);
+    int code = prompt_grow(prompt, n, refusal);
+    if (!code) n = riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, (size_t)n);
+    if (!code && n < 0) code = refuse_last(refusal, n);
+    if (!code) prompt->n = (size_t)n;
+    free(text);
+    return code;
+}
+
+/* A list of tokens. */
+static int prompt_add_tokens(struct prompt *prompt, const json_t *list, struct refusal *refusal)
+{
+    if (prompt_grow(prompt, (int64_t)json_array_size(list), refusal)) return -1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *token = json_array_get(list, i);
+        if (!json_is_integer(token) || json_integer_value(token) < 0 ||
+            json_integer_value(token) > INT32_MAX)
+            return refuse(refusal, 400, "invalid_value", "index %zu of the prompt is no token", i);
+        prompt->tokens[prompt->n++] = (int32_t)json_integer_value(token);
+    }
+    return 0;
+}
+
+/* The prompts: a text, a list of tokens, or a list of these. */
+int prompts_take(const json_t *body, const char *name, const riffle_model *model,
+                 struct question *question, struct refusal *refusal)
+{
+    static const char wanted[] = "a text, tokens, or an array of up to 256 of these";
+    const json_t *given = member_get(body, name);
+    int is_list = json_is_array(given) && !json_is_integer(json_array_get(given, 0));
+    size_t n = is_list ? json_array_size(given) : 1;
+    if (n == 0 || n > MOST_PROMPTS) return refuse_value(refusal, name, wanted);
+    if (prompts_make(question, n, refusal)) return -1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *prompt = is_list ? json_array_get(given, i) : given;
+        int code = json_is_array(prompt) ? prompt_add_tokens(&question->prompts[i], prompt, refusal)
+                   : json_is_string(prompt)
+                       ? prompt_add_text(&question->prompts[i], model, json_string_value(prompt),
+                                         json_string_length(prompt), RIFFLE_TOKENIZE_BOS, refusal)
+                       : refuse_value(refusal, name, wanted);
+        if (code) return code;
+    }
+    return 0;
+}

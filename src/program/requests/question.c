@@ -1,0 +1,221 @@
+/* Reads the part of a body that several endpoints share; each endpoint takes the rest. A member
+ * that is not supported is refused, never ignored. */
+#define _POSIX_C_SOURCE 200809L
+#include "requests/question.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "platform/random.h"
+#include "requests/members.h"
+
+/* Refuses members that would change the answer and are not supported: they must not be ignored. */
+static int check_unsupported(const json_t *body, struct refusal *refusal)
+{
+    static const struct {
+        const char *name, *instead;
+    } members[] = {{"functions", "; tools does the same"},
+                   {"function_call", "; tool_choice does the same"},
+                   {"audio", ": answers are texts"},
+                   {"web_search_options", ": this server searches nothing"},
+                   {"dimensions", ": vectors have the model's width"}};
+    const json_t *modalities = member_get(body, "modalities");
+    for (size_t i = 0; i < json_array_size(modalities); i++) {
+        const char *one = json_string_value(json_array_get(modalities, i));
+        if (!one || strcmp(one, "text") != 0)
+            return refuse(refusal, 400, "unsupported_parameter",
+                          "modalities other than text are not supported");
+    }
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const json_t *value = member_get(body, members[i].name);
+        int is_off = !value || json_is_false(value) ||
+                     (json_is_number(value) && json_number_value(value) == 0.0) ||
+                     (json_is_string(value) && !json_string_length(value)) ||
+                     (json_is_array(value) && !json_array_size(value)) ||
+                     (json_is_object(value) && !json_object_size(value));
+        if (!is_off)
+            return refuse(refusal, 400, "unsupported_parameter", "%s is not supported%s",
+                          members[i].name, members[i].instead);
+    }
+    return 0;
+}
+
+static int take_n(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    int32_t best_of = 1;
+    question->n = 1;
+    if (member_int(body, "n", 1, MOST_CHOICES, &question->n, refusal)) return -1;
+    if (member_int(body, "best_of", 1, MOST_CHOICES, &best_of, refusal)) return -1;
+    if (best_of > 1 && best_of != question->n)
+        return refuse(refusal, 400, "unsupported_parameter", "best_of above n is not supported");
+    return 0;
+}
+
+int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    json_t *biases = (json_t *)member_get(body, "logit_bias");
+    const char *name;
+    json_t *value;
+    if (biases && !json_is_object(biases)) return refuse_value(refusal, "logit_bias", "an object");
+    if (json_object_size(biases) == 0) return 0;
+    question->bias = calloc(json_object_size(biases), sizeof *question->bias);
+    if (!question->bias) return refuse_memory(refusal);
+    json_object_foreach(biases, name, value)
+    {
+        char *end;
+        long token = strtol(name, &end, 10);
+        double bias = json_number_value(value);
+        if (end == name || *end || token < 0 || token > INT32_MAX || !json_is_number(value) ||
+            !(bias >= -RIFFLE_MOST_BIAS && bias <= RIFFLE_MOST_BIAS))
+            return refuse_value(refusal, "logit_bias", "tokens with numbers between -100 and 100");
+        for (size_t i = 0; i < question->n_bias; i++) /* "7" and "07" */
+            if (question->bias[i].token == token)
+                return refuse(refusal, 400, "invalid_value", "logit_bias has token %ld twice",
+                              token);
+        question->bias[question->n_bias++] = (riffle_logit_bias){(int32_t)token, (float)bias};
+    }
+    return 0;
+}
+
+static int take_sampling(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    riffle_sampling *sampling = &question->sampling;
+    sampling->seed = rf_random();
+    const json_t *seed = member_get(body, "seed");
+    if (seed && !json_is_integer(seed)) return refuse_value(refusal, "seed", "an integer");
+    if (seed) sampling->seed = (uint64_t)json_integer_value(seed);
+    if (member_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
+    if (member_float(body, "top_p", 1e-6, 1, &sampling->top_p, refusal)) return -1;
+    if (member_float(body, "min_p", 0, 1, &sampling->min_p, refusal)) return -1;
+    if (member_float(body, "frequency_penalty", -2, 2, &sampling->frequency_penalty, refusal))
+        return -1;
+    if (member_float(body, "presence_penalty", -2, 2, &sampling->presence_penalty, refusal))
+        return -1;
+    if (member_int(body, "top_k", 0, INT32_MAX, &sampling->top_k, refusal)) return -1;
+    return member_float(body, "repeat_penalty", 0.01, 100, &sampling->repeat_penalty, refusal);
+}
+
+static int add_stop(const json_t *value, struct question *question, struct refusal *refusal)
+{
+    size_t n = question->generate.n_stop;
+    if (!json_is_string(value) || !json_string_length(value) || n == MOST_STOPS)
+        return refuse_value(refusal, "stop", "a text or an array of up to 16 texts");
+    question->stops[n] = strdup(json_string_value(value));
+    if (!question->stops[n]) return refuse_memory(refusal);
+    question->generate.n_stop++;
+    return 0;
+}
+
+static int take_stops(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    const json_t *stop = member_get(body, "stop");
+    if (!stop) return 0;
+    if (!json_is_array(stop)) return add_stop(stop, question, refusal);
+    for (size_t i = 0; i < json_array_size(stop); i++)
+        if (add_stop(json_array_get(stop, i), question, refusal)) return -1;
+    return 0;
+}
+
+int question_limit(const json_t *schema, riffle_grammar_kind kind, struct question *question,
+                   struct refusal *refusal)
+{
+    if (question->schema)
+        return refuse(refusal, 400, "invalid_value", "response_format is beside a tool_choice");
+    question->schema = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    question->schema_kind = kind;
+    return question->schema ? 0 : refuse_memory(refusal);
+}
+
+int question_take_format(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    const json_t *format = member_get(body, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!format || (type && strcmp(type, "text") == 0)) return 0;
+    if (type && strcmp(type, "json_object") == 0) {
+        json_t *object = json_pack("{s:s}", "type", "object");
+        int code = question_limit(object, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
+        json_decref(object);
+        return code;
+    }
+    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    if (!type || strcmp(type, "json_schema") != 0)
+        return refuse_value(refusal, "response_format.type", "text, json_object or json_schema");
+    if (!json_is_object(schema))
+        return refuse_value(refusal, "response_format.json_schema.schema", "an object");
+    return question_limit(schema, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
+}
+
+int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
+                         struct refusal *refusal)
+{
+    const json_t *stream_options = member_get(body, "stream_options");
+    int32_t *most = &question->generate.max_tokens;
+    if (take_n(body, question, refusal)) return -1;
+    if (member_flag(body, "stream", &question->streams, refusal)) return -1;
+    if (member_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
+    if (member_int(body, "max_tokens", least_tokens, INT32_MAX, most, refusal)) return -1;
+    if (member_int(body, "max_completion_tokens", 1, INT32_MAX, most, refusal)) return -1;
+    if (take_sampling(body, question, refusal)) return -1;
+    return take_stops(body, question, refusal);
+}
+
+static int take_model(const json_t *body, const char *name, struct refusal *refusal)
+{
+    const json_t *model = member_get(body, "model");
+    if (!model || (json_is_string(model) && strcmp(json_string_value(model), name) == 0)) return 0;
+    if (!json_is_string(model)) return refuse_value(refusal, "model", "a text");
+    return refuse(refusal, 404, "model_not_found",
+                  "the model %.100s is not here; this server has %s", json_string_value(model),
+                  name);
+}
+
+static int question_take_all(struct question *question, question_fn *take, const json_t *body,
+                             const struct answerer *of, struct refusal *refusal)
+{
+    if (!json_is_object(body)) return refuse_value(refusal, "the body", "a JSON object");
+    if (take_model(body, of->name, refusal)) return -1;
+    if (check_unsupported(body, refusal)) return -1;
+    return take(body, of, question, refusal);
+}
+
+int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
+                   const struct answerer *of, struct refusal *refusal)
+{
+    json_error_t error;
+    *question = (struct question){.sampling = *of->sampling};
+    riffle_generate_options_init(&question->generate, sizeof question->generate);
+    question->generate.stop = (const char *const *)question->stops;
+    json_t *parsed = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!parsed)
+        return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %d, column %d: %s",
+                      error.line, error.column, error.text);
+    int code = question_take_all(question, take, parsed, of, refusal);
+    json_decref(parsed);
+    if (code) question_free(question);
+    return code;
+}
+
+int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
+                     void *user, struct refusal *refusal)
+{
+    int code = riffle_grammar_new_watched(&question->grammar, model, question->schema_kind,
+                                          question->schema, strlen(question->schema), stops, user);
+    if (code == RIFFLE_ERR_CANCELLED)
+        return refuse(refusal, 400, "schema_too_slow", "the schema takes too long to compile");
+    if (code) return refuse_last(refusal, code);
+    question->generate.grammar = question->grammar;
+    return 0;
+}
+
+void question_free(struct question *question)
+{
+    for (int32_t i = 0; i < question->n_prompts; i++) free(question->prompts[i].tokens);
+    free(question->prompts);
+    for (size_t i = 0; i < question->generate.n_stop; i++) free(question->stops[i]);
+    free(question->bias);
+    json_decref(question->tools);
+    free(question->opening);
+    free(question->schema);
+    riffle_grammar_free(question->grammar);
+    *question = (struct question){.prompts = NULL};
+}

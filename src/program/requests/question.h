@@ -1,0 +1,78 @@
+/* The question of a request, as OpenAI's reference defines it. An endpoint fills it from the body;
+ * the server has it answered and then frees it. */
+#ifndef REQUESTS_QUESTION_H
+#define REQUESTS_QUESTION_H
+
+#include <riffle_experimental.h>
+
+#include "messages/refusal.h"
+#include "messages/thoughts.h"
+#include "messages/tools.h"
+
+enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256 };
+
+/* The model that answers, and how it writes calls and thoughts. */
+struct answerer {
+    riffle_model *model;
+    const char *name;
+    const riffle_sampling *sampling; /* values that a request leaves open; its seed is not used */
+    enum tool_form tool_form;
+    const struct thought_form *thoughts;
+};
+
+struct prompt {
+    int32_t *tokens;
+    size_t n;
+};
+
+struct question {
+    int streams, tells_usage;
+    struct prompt *prompts; /* [n_prompts]; a chat has one */
+    int32_t n_prompts, n;   /* n: answers to each prompt */
+    riffle_sampling sampling;
+    riffle_generate_options generate;
+    char *stops[MOST_STOPS];
+    int wants_logprobs;
+    int32_t top_logprobs;
+    riffle_logit_bias *bias; /* [n_bias] */
+    size_t n_bias;
+    json_t *tools; /* NULL: none may be called */
+    enum tool_form tool_form;
+    char *opening;      /* beginning of a call, which the prompt ends with; or NULL */
+    int32_t most_calls; /* 0: any number */
+    int echoes;         /* the prompt comes before the answer */
+    int only_echoes;    /* the answer, which has one token, is not told */
+    char *schema;       /* limit of the answer, for question_compile; NULL: any text */
+    riffle_grammar_kind schema_kind;
+    riffle_grammar *grammar;
+    int has_thoughts; /* the answer may begin with thoughts */
+    int wants_vector; /* an embedding, no text */
+    riffle_pooling pooling;
+    int wants_base64;
+};
+
+/* An endpoint's own part of the work: takes the members of a body. 0, or -1 with a refusal. */
+typedef int question_fn(const json_t *body, const struct answerer *of, struct question *question,
+                        struct refusal *refusal);
+
+/* Reads a body as JSON, checks what all bodies have in common, and has `take` do the rest. 0, or -1
+ * with a refusal and nothing to free. */
+int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
+                   const struct answerer *of, struct refusal *refusal);
+/* Takes the members that all questions answered with text have: how many answers, how long, how
+ * they are chosen and where they stop. generate.max_tokens has its default before. */
+int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
+                         struct refusal *refusal);
+/* The member "logit_bias": {"token": bias, ...}. */
+int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal);
+/* The member "response_format". */
+int question_take_format(const json_t *body, struct question *question, struct refusal *refusal);
+/* Limits the answer to a schema or a grammar; refused where it is limited already. */
+int question_limit(const json_t *schema, riffle_grammar_kind kind, struct question *question,
+                   struct refusal *refusal);
+/* Compiles the schema, until `stops` says otherwise. 0, or -1 with a refusal. */
+int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
+                     void *user, struct refusal *refusal);
+void question_free(struct question *question);
+
+#endif

@@ -1,0 +1,30 @@
+/* An endpoint: one method of one path. Each is a file of endpoints/, which defines endpoint_NAME
+ * for NAME.c; the build writes their list. The network finds them here: routing, refusals of other
+ * methods, keys and the limit of bodies follow from these fields. */
+#ifndef SERVE_ENDPOINT_H
+#define SERVE_ENDPOINT_H
+
+#include <microhttpd.h>
+
+#include "requests/reply.h"
+
+struct exchange;
+
+struct endpoint {
+    const char *method, *path;
+    int is_open; /* needs no key */
+
+    /* Sends the reply at once, on the network's thread. NULL: the model is asked, as follows. */
+    enum MHD_Result (*send)(struct exchange *exchange);
+
+    size_t most_body;  /* bytes; larger bodies are refused with 413 */
+    question_fn *take; /* reads the body's question */
+    const struct reply_form *form;
+};
+
+enum { ENDPOINT_BODY = 4 << 20 }; /* the usual limit */
+
+/* Ended by NULL. */
+extern const struct endpoint *const endpoints[];
+
+#endif

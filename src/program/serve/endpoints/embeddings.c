@@ -1,0 +1,80 @@
+/* POST /v1/embeddings: the vectors of texts. Nothing is generated or streamed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "requests/members.h"
+#include "requests/prompts.h"
+#include "serve/endpoint.h"
+
+/* ---- the question ---- */
+
+static int embedding_take(const json_t *body, const struct answerer *of, struct question *question,
+                          struct refusal *refusal)
+{
+    const char *format = json_string_value(member_get(body, "encoding_format")),
+               *pooling = json_string_value(member_get(body, "pooling"));
+    if (member_get(body, "encoding_format") &&
+        !(format && (strcmp(format, "float") == 0 || strcmp(format, "base64") == 0)))
+        return refuse_value(refusal, "encoding_format", "float or base64");
+    if (member_get(body, "pooling") &&
+        !(pooling && (strcmp(pooling, "mean") == 0 || strcmp(pooling, "last") == 0)))
+        return refuse_value(refusal, "pooling", "mean or last");
+    question->n = 1;
+    question->wants_vector = 1;
+    question->wants_base64 = format && strcmp(format, "base64") == 0;
+    question->pooling = !pooling                       ? RIFFLE_POOL_MODEL
+                        : strcmp(pooling, "last") == 0 ? RIFFLE_POOL_LAST
+                                                       : RIFFLE_POOL_MEAN;
+    return prompts_take(body, "input", of->model, question, refusal);
+}
+
+/* ---- the reply ---- */
+
+/* The vector's bytes, of which the least significant comes first, in base64 (RFC 4648). */
+static json_t *base64_of(const float *vector, int32_t width)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = (size_t)width * sizeof *vector, out = 0;
+    const unsigned char *bytes = (const unsigned char *)vector;
+    char *text = malloc((n + 2) / 3 * 4 + 1);
+    if (!text) return NULL;
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t three = (uint32_t)bytes[i] << 16;
+        if (i + 1 < n) three |= (uint32_t)bytes[i + 1] << 8;
+        if (i + 2 < n) three |= bytes[i + 2];
+        for (size_t k = 0; k < 4; k++)
+            text[out++] = k > n - i ? '=' : digits[three >> (18 - 6 * k) & 63];
+    }
+    json_t *value = json_stringn(text, out);
+    free(text);
+    return value;
+}
+
+static json_t *numbers_of(const float *vector, int32_t width)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < width; i++) json_array_append_new(list, json_real((double)vector[i]));
+    return list;
+}
+
+static char *embedding_reply(const struct reply *reply, const struct reply_part *parts,
+                             int32_t n_parts, const struct reply_usage *usage)
+{
+    int is_base64 = reply->question->wants_base64;
+    json_t *data = json_array();
+    for (int32_t i = 0; i < n_parts; i++)
+        json_array_append_new(
+            data, json_pack("{s:s, s:i, s:o}", "object", "embedding", "index", i, "embedding",
+                            is_base64 ? base64_of(parts[i].vector, parts[i].width)
+                                      : numbers_of(parts[i].vector, parts[i].width)));
+    return reply_write(json_pack("{s:s, s:s, s:o, s:{s:I, s:I}}", "object", "list", "model",
+                                 reply->model, "data", data, "usage", "prompt_tokens",
+                                 (json_int_t)usage->prompt, "total_tokens",
+                                 (json_int_t)usage->prompt),
+                       0);
+}
+
+static const struct reply_form embedding_form = {.whole = embedding_reply};
+
+const struct endpoint endpoint_embeddings = {"POST", "/v1/embeddings", .most_body = ENDPOINT_BODY,
+                                             .take = embedding_take, .form = &embedding_form};

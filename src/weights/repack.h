@@ -1,0 +1,20 @@
+/* Repacks quantised tensors from the order of a model's file into panels (microkernels/panel.h):
+ * the step of loading that gives weights the layout that kernels read. Values do not change, with
+ * one exception: an MXFP4 block whose exponent byte is 0 or 1 becomes zero. Its scale is 2^-127 or
+ * 2^-126 (OCP E8M0: 2^(byte - 127)). */
+#ifndef RF_WEIGHTS_REPACK_H
+#define RF_WEIGHTS_REPACK_H
+
+#include "microkernels/panel.h"
+#include "model/dtype.h"
+
+/* The format that holds a type's values; RF_FORMAT_BF16 for the float types. */
+enum rf_format rf_format_of(enum rf_dtype dtype);
+
+/* Writes one panel of rf_panel_bytes(rf_format_of(dtype), k) bytes. `data`: `rows` (1 .. 16) rows
+ * of k values of a quantised type, row_bytes apart and unaligned. k is a multiple of the unit of
+ * the format. Missing rows become zero. */
+void rf_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows, size_t k,
+                     void *panel);
+
+#endif
