@@ -1,17 +1,11 @@
 /* All file headers are read through a cursor: a position in a block of bytes that never leaves the
- * block. The arithmetic on sizes reports when it wraps. */
+ * block. The parsers of GGUF and safetensors headers own one each. */
 #ifndef RF_MODEL_CURSOR_H
 #define RF_MODEL_CURSOR_H
 
 #include <assert.h>
 
 #include "model/reader.h"
-
-/* Non-zero when the result does not fit. The result is then invalid. */
-static inline int rf_mul_wraps(uint64_t a, uint64_t b, uint64_t *product)
-{
-    return __builtin_mul_overflow(a, b, product);
-}
 
 struct rf_cursor {
     const unsigned char *data;

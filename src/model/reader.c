@@ -6,8 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "model/cursor.h"
-
 struct rf_reading rf_reading_of(struct rf_source *source, const char *path, struct rf_error *error)
 {
     return (struct rf_reading){.source = source,

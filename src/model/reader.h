@@ -9,6 +9,12 @@
 #include "model/source.h"
 #include "platform/file.h"
 
+/* Multiplies sizes. Non-zero when the product does not fit. It is then invalid. */
+static inline int rf_mul_wraps(uint64_t a, uint64_t b, uint64_t *product)
+{
+    return __builtin_mul_overflow(a, b, product);
+}
+
 struct rf_source_private {
     struct rf_allocator allocator; /* a copy: the caller's may be freed */
     struct rf_arena arena;         /* all that the source points to, except the mappings */

@@ -3,8 +3,8 @@
  * chosen, token by token.
  *
  * Drafts are trees. A branch is kept as far as it equals the judge's own choices. Such a choice is
- * a function of the text before it (for sampling too: docs/sampling.md), so it does not matter who
- * drafted, how much, or whether at all.
+ * a function of the text before it, for sampling too (docs/design/sampling.md). So it does not
+ * matter who drafted, how much, or whether at all.
  *
  * A session has one cascade and runs its rounds; a batch runs the rounds of several cascades in one
  * pass (batch.h). */

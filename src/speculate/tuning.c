@@ -63,7 +63,7 @@ const struct rf_tuning rf_tuning =
                 .draft_fixed = 0.01,  /* (hand) */
                 .draft_share = 1.05,  /* (hand) bytes decide */
                 .draft_lighter = 0.8, /* (hand) such a target spends more on arithmetic */
-                /* (measured) docs/kernels.md */
+                /* (measured) docs/lab/2026-11-22-roofline.md */
                 .wide = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10, 1.20, 1.30, 1.40, 1.50,
                          1.58, 1.66, 1.74, 1.82},
                 .narrow = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47, 1.63, 1.79, 1.95, 2.11,
@@ -96,23 +96,24 @@ const struct rf_tuning rf_tuning =
                 .prior_tokens = 2.0,  /* (traces) */
                 .known_tokens = 10.0, /* (traces) */
                 .edges = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995,
-                          0.9995},       /* (hand) */
-                .prior_kept = 1.0,       /* (hand) */
-                .prior_judged = 3.0,     /* (hand) */
-                .own_opinion = 0.5,      /* (hand) */
-                .fade_judged = 0.985,    /* (hand) */
-                .fade_request = 0.5,     /* (hand) */
-                .prior_rounds = 2.0,     /* (hand) */
-                .fade_rounds = 0.94,     /* (hand) */
-                .look_again = 0.006,     /* (hand) docs/speculation.md states it as a promise */
-                .look_first = 0.02,      /* (traces) likewise */
+                          0.9995},    /* (hand) */
+                .prior_kept = 1.0,    /* (hand) */
+                .prior_judged = 3.0,  /* (hand) */
+                .own_opinion = 0.5,   /* (hand) */
+                .fade_judged = 0.985, /* (hand) */
+                .fade_request = 0.5,  /* (hand) */
+                .prior_rounds = 2.0,  /* (hand) */
+                .fade_rounds = 0.94,  /* (hand) */
+                .look_again = 0.006,  /* (hand) docs/design/speculation.md states it as a promise */
+                .look_first = 0.02,   /* (traces) likewise */
                 .look_at_single = 0.002, /* (hand) */
                 .hardly_known = 6.0,     /* (hand) */
                 .try_rows = 0.003,       /* (hand) */
                 .try_loss = 4.0,         /* (hand) */
                 .try_after = 64.0,       /* (hand) */
                 .try_most = 2,           /* (hand) */
-                /* (measured) about half of the passes that such rows spared: docs/speculation.md */
+                /* (measured) about half of the passes that such rows spared:
+                   docs/design/speculation.md */
                 .probe_saves = 0.015,
                 .probe_gain = 0.2,    /* (hand) */
                 .spend_saved = 0.4,   /* (traces) */
