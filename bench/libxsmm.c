@@ -13,7 +13,7 @@
 #include "base/median.h"
 #include "cpu/cpu.h"
 #include "cpu/tiers.h"
-#include "microkernels/peak.h"
+#include "machine/peak.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"

@@ -1,4 +1,6 @@
-// From logits to answers. A row is cut into GPU_SPLITS parts; a second kernel puts them together.
+// Turns logits into answers: the best candidates or a logprob of each row. One kernel finds them in
+// GPU_SPLITS parts of a row, a second one puts the parts together. operations.c calls it behind the
+// head.
 #include "gpu/launch.cuh"
 
 enum { THREADS = 256 };
@@ -56,7 +58,7 @@ static __device__ void each_candidate(const struct gpu_choice &args, int row, in
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    find_parts(const __grid_constant__ struct gpu_choice args)
+    answer_find_parts(const __grid_constant__ struct gpu_choice args)
 {
     wait_for_previous();
     int row = blockIdx.y, part = blockIdx.x;
@@ -88,7 +90,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 // A warp for each row; lane l has the parts l and l + 32.
-static __global__ void put_together(const __grid_constant__ struct gpu_choice args)
+static __global__ void answer_put_together(const __grid_constant__ struct gpu_choice args)
 {
     wait_for_previous();
     int row = blockIdx.x, lane = threadIdx.x;
@@ -134,7 +136,7 @@ extern "C" cudaError_t gpu_choose(const struct gpu_launch *launch, const struct 
                                   int32_t n)
 {
     cudaError_t error =
-        launch_kernel(launch, find_parts, dim3(GPU_SPLITS, (unsigned)n), THREADS, 0, *args);
+        launch_kernel(launch, answer_find_parts, dim3(GPU_SPLITS, (unsigned)n), THREADS, 0, *args);
     if (error != cudaSuccess) return error;
-    return launch_kernel(launch, put_together, dim3((unsigned)n), WARP, 0, *args);
+    return launch_kernel(launch, answer_put_together, dim3((unsigned)n), WARP, 0, *args);
 }

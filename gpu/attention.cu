@@ -9,10 +9,10 @@
 #include "gpu/attention.cuh"
 
 enum {
-    POSITIONS = 16, // of a warp in a step
-    QUERIES = 8,    // operand B
-    SLICES = 16,    // of the parts that a row sees
-    MANY_ROWS = 4   // that keep all processors busy with few warps each
+    POSITIONS = 16, // a warp's positions in a step
+    QUERIES = 8,    // columns of operand B
+    SLICES = 16,    // slices of a row's parts, which are merged side by side
+    MANY_ROWS = 4   // rows that keep all processors busy with few warps each
 };
 
 // Weights are relative to a score that is at most SLACK below the greatest one: it seldom changes.
@@ -23,16 +23,16 @@ static constexpr float SLACK = 8.0f, LOWEST = -1e30f;
 template <bool BF16> struct element;
 
 template <> struct element<true> {
-    static __device__ uint32_t pack(float a, float b)
+    static __device__ uint32_t to_halves(float a, float b)
     {
         __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
         return *(uint32_t *)&two;
     }
-    static __device__ float2 unpack(uint32_t two)
+    static __device__ float2 to_floats(uint32_t two)
     {
         return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
     }
-    static __device__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    static __device__ void mma_16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
             "%7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -42,16 +42,16 @@ template <> struct element<true> {
 };
 
 template <> struct element<false> {
-    static __device__ uint32_t pack(float a, float b)
+    static __device__ uint32_t to_halves(float a, float b)
     {
         __half2 two = __floats2half2_rn(a, b);
         return *(uint32_t *)&two;
     }
-    static __device__ float2 unpack(uint32_t two)
+    static __device__ float2 to_floats(uint32_t two)
     {
         return __half22float2(*(const __half2 *)&two);
     }
-    static __device__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    static __device__ void mma_16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
             "%7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -61,15 +61,15 @@ template <> struct element<false> {
 };
 
 // Two floats as two numbers of the cache's type and what these leave over.
-template <bool BF16> __device__ inline uint32_t split(float a, float b, uint32_t *rest)
+template <bool BF16> __device__ inline uint32_t split_pair(float a, float b, uint32_t *rest)
 {
-    uint32_t two = element<BF16>::pack(a, b);
-    float2 taken = element<BF16>::unpack(two);
-    *rest = element<BF16>::pack(__fsub_rn(a, taken.x), __fsub_rn(b, taken.y));
+    uint32_t two = element<BF16>::to_halves(a, b);
+    float2 taken = element<BF16>::to_floats(two);
+    *rest = element<BF16>::to_halves(__fsub_rn(a, taken.x), __fsub_rn(b, taken.y));
     return two;
 }
 
-__device__ inline void load_matrices(uint32_t m[4], uint32_t at)
+__device__ inline void load_pieces(uint32_t m[4], uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
@@ -109,7 +109,8 @@ template <int DIM_, int TILES_, int TEAMS_> struct shape {
     static constexpr int PIECES = DIM / 8; // 16 bytes of a row
     static constexpr int RING = DIM == 64 ? 6 : TEAMS == 1 ? 5 : 4;
     static constexpr int HALF = STEP * DIM * 2; // bytes of a step's keys, or of its values
-    static constexpr int COPIES = WARPS * ALL * DIM * 4 <= RING * HALF ? WARPS : 2; // of sums
+    static constexpr int COPIES =
+        WARPS * ALL * DIM * 4 <= RING * HALF ? WARPS : 2; // copies of the sums, for the warps
     static_assert(COPIES * ALL * DIM * 4 <= RING * HALF, "sums take the place of the ring");
     static constexpr bool ALONE = TEAMS == 1; // each warp loads its own positions
 };
@@ -120,11 +121,11 @@ template <typename S> struct shared_of_span {
     float largest[S::WARPS][S::ALL], weights[S::WARPS][S::ALL];
     int hidden[S::ALL], visible[S::ALL]; // positions that a query sees: [hidden, visible)
     const float *x[S::ALL];              // the query; NULL: there is none
-    float *result[S::ALL];               // where its result goes; NULL: it sees nothing of the span
+    float *result[S::ALL]; // place of the query's result; NULL: it sees nothing of the span
 };
 
-// Where piece c of row r lies: pieces of 8 rows in different banks.
-template <typename S> __device__ inline uint32_t place_of(int r, int c)
+// The place of piece c of row r: pieces of 8 rows lie in different banks.
+template <typename S> __device__ inline uint32_t piece_place(int r, int c)
 {
     return (uint32_t)((r * S::PIECES + (c ^ (r & 7))) * 16);
 }
@@ -134,7 +135,7 @@ template <typename S> __device__ inline uint32_t place_of(int r, int c)
 // A block's part of the cache.
 struct entries {
     uint16_t *const *blocks;
-    size_t plane; // of the keys
+    size_t plane; // the keys' plane; the values' is the next one
     int padded, end;
     const int32_t *maps; // slots of the positions from `first` on, or NULL
     int first;
@@ -154,7 +155,8 @@ __device__ inline struct entries entries_of(const struct gpu_attention &args,
 
 // Asks for a step's keys or values.
 template <typename S>
-__device__ inline void ask(const struct entries &from, uint32_t to, int start, bool is_value)
+__device__ inline void ask_for_step(const struct entries &from, uint32_t to, int start,
+                                    bool is_value)
 {
     size_t plane = from.plane + (is_value ? GPU_KV_BLOCK : 0);
     auto entry = [&](int slot) {
@@ -169,7 +171,7 @@ __device__ inline void ask(const struct entries &from, uint32_t to, int start, b
     if (!is_mapped && start + S::STEP <= from.end) {
 #pragma unroll
         for (int i = 0; i < EACH; i++, at += ROWS * from.padded)
-            copy_16(to + place_of<S>(r + i * ROWS, c), at, counts);
+            copy_16(to + piece_place<S>(r + i * ROWS, c), at, counts);
         return;
     }
 #pragma unroll 1
@@ -179,13 +181,13 @@ __device__ inline void ask(const struct entries &from, uint32_t to, int start, b
         const uint16_t *mapped = at + i * ROWS * from.padded;
         if (is_there && is_mapped && position >= from.first)
             mapped = entry(from.maps[position - from.first]) + c * 8;
-        copy_16(to + place_of<S>(r + i * ROWS, c), mapped, is_there);
+        copy_16(to + piece_place<S>(r + i * ROWS, c), mapped, is_there);
     }
 }
 
 // ---- a step ----
 
-// What a warp has for each of its queries 2t and 2t + 1 of a tile.
+// A warp's sums and weights so far, for its queries 2t and 2t + 1 of each tile.
 template <typename S> struct state {
     float sums[S::DIM / 16][S::TILES][4];          // dimensions g and g + 8, queries 2t and 2t + 1
     float base[S::TILES][2], weights[S::TILES][2]; // weights are powers of 2, relative to 2^base
@@ -193,21 +195,22 @@ template <typename S> struct state {
 
 // Scores of the warp's positions g and g + 8 and the queries 2t and 2t + 1.
 template <bool BF16, typename S>
-__device__ inline void score(uint32_t keys, uint32_t q, int warp, int team, float s[S::TILES][4])
+__device__ inline void score_step(uint32_t keys, uint32_t q, int warp, int team,
+                                  float s[S::TILES][4])
 {
     int lane = threadIdx.x % WARP, row = warp * POSITIONS + lane % 16;
     float rest[S::TILES][4] = {};
 #pragma unroll
     for (int i = 0; i < S::DIM / 16; i++) {
         uint32_t k[4], x[4];
-        load_matrices(k, keys + place_of<S>(row, 2 * i + lane / 16));
+        load_pieces(k, keys + piece_place<S>(row, 2 * i + lane / 16));
 #pragma unroll
         for (int n = 0; n < S::TILES; n++) {
             int query = (team * S::TILES + n) * QUERIES + lane % 8;
-            load_matrices(x, q + lane / 16 * (S::ALL * S::DIM * 2) +
-                                 place_of<S>(query, 2 * i + lane / 8 % 2));
-            element<BF16>::multiply(s[n], k, x[0], x[1]);
-            element<BF16>::multiply(rest[n], k, x[2], x[3]);
+            load_pieces(x, q + lane / 16 * (S::ALL * S::DIM * 2) +
+                               piece_place<S>(query, 2 * i + lane / 8 % 2));
+            element<BF16>::mma_16(s[n], k, x[0], x[1]);
+            element<BF16>::mma_16(rest[n], k, x[2], x[3]);
         }
     }
 #pragma unroll
@@ -216,7 +219,7 @@ __device__ inline void score(uint32_t keys, uint32_t q, int warp, int team, floa
         for (int i = 0; i < 4; i++) s[n][i] = __fadd_rn(s[n][i], rest[n][i]);
 }
 
-__device__ inline float power_of_2(float x)
+__device__ inline float estimate_exp2(float x)
 {
     asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
     return x;
@@ -239,7 +242,7 @@ __device__ inline void limit(const struct gpu_attention &args, const shared_of_s
         }
 }
 
-// Raises what the weights of a query are relative to, to its greatest score so far.
+// Raises the base that a query's weights are relative to, to its greatest score so far.
 template <typename S>
 __device__ inline void raise_bases(const float s[S::TILES][4], struct state<S> &state)
 {
@@ -249,7 +252,7 @@ __device__ inline void raise_bases(const float s[S::TILES][4], struct state<S> &
         for (int j = 0; j < 2; j++) {
             float &base = state.base[n][j], largest = column_max(fmaxf(s[n][j], s[n][j + 2]));
             if (!(largest > base + SLACK)) continue; // the same for all lanes of the query
-            float factor = base == LOWEST ? 0.0f : power_of_2(__fsub_rn(base, largest));
+            float factor = base == LOWEST ? 0.0f : estimate_exp2(__fsub_rn(base, largest));
             base = largest;
             state.weights[n][j] = __fmul_rn(state.weights[n][j], factor);
 #pragma unroll
@@ -262,8 +265,8 @@ __device__ inline void raise_bases(const float s[S::TILES][4], struct state<S> &
 
 // Turns scores into weights, in operand B's order: rounded, and the rest.
 template <bool BF16, typename S>
-__device__ inline void weigh(float s[S::TILES][4], struct state<S> &state,
-                             uint32_t weights[S::TILES][2][2])
+__device__ inline void weigh_step(float s[S::TILES][4], struct state<S> &state,
+                                  uint32_t weights[S::TILES][2][2])
 {
     bool rises = false;
 #pragma unroll
@@ -274,13 +277,14 @@ __device__ inline void weigh(float s[S::TILES][4], struct state<S> &state,
 #pragma unroll
     for (int n = 0; n < S::TILES; n++) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) s[n][i] = power_of_2(__fsub_rn(s[n][i], state.base[n][i % 2]));
+        for (int i = 0; i < 4; i++)
+            s[n][i] = estimate_exp2(__fsub_rn(s[n][i], state.base[n][i % 2]));
 #pragma unroll
         for (int j = 0; j < 2; j++)
             state.weights[n][j] = __fadd_rn(state.weights[n][j], __fadd_rn(s[n][j], s[n][j + 2]));
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            uint32_t rest, two = split<BF16>(s[n][2 * half], s[n][2 * half + 1], &rest);
+            uint32_t rest, two = split_pair<BF16>(s[n][2 * half], s[n][2 * half + 1], &rest);
             weights[n][0][half] = turned(two);
             weights[n][1][half] = turned(rest);
         }
@@ -288,26 +292,27 @@ __device__ inline void weigh(float s[S::TILES][4], struct state<S> &state,
 }
 
 template <bool BF16, typename S>
-__device__ inline void add_values(uint32_t values, int warp, const uint32_t weights[S::TILES][2][2],
-                                  struct state<S> &state)
+__device__ inline void add_step_values(uint32_t values, int warp,
+                                       const uint32_t weights[S::TILES][2][2],
+                                       struct state<S> &state)
 {
     int lane = threadIdx.x % WARP, row = warp * POSITIONS + lane / 16 * 8 + lane % 8;
 #pragma unroll
     for (int i = 0; i < S::DIM / 16; i++) {
         uint32_t v[4];
-        load_turned(v, values + place_of<S>(row, 2 * i + lane / 8 % 2));
+        load_turned(v, values + piece_place<S>(row, 2 * i + lane / 8 % 2));
 #pragma unroll
         for (int n = 0; n < S::TILES; n++) {
-            element<BF16>::multiply(state.sums[i][n], v, weights[n][0][0], weights[n][0][1]);
-            element<BF16>::multiply(state.sums[i][n], v, weights[n][1][0], weights[n][1][1]);
+            element<BF16>::mma_16(state.sums[i][n], v, weights[n][0][0], weights[n][0][1]);
+            element<BF16>::mma_16(state.sums[i][n], v, weights[n][1][0], weights[n][1][1]);
         }
     }
 }
 
 // ---- a span ----
 
-// Finds the queries [first, first + ALL) of a tile, and what they see of the span at `start`. Does
-// not depend on the kernels before.
+// Finds the queries [first, first + ALL) of a tile, and the positions of the span at `start` that
+// they see. Does not depend on the kernels before.
 template <typename S>
 __device__ inline void find_queries(const struct gpu_attention &args, const struct gpu_tile &tile,
                                     int head, int first, int start, int span, int part,
@@ -333,7 +338,7 @@ __device__ inline void find_queries(const struct gpu_attention &args, const stru
 
 // A warp takes a query.
 template <bool BF16, typename S>
-__device__ inline void load_queries(const struct gpu_attention &args, shared_of_span<S> &shared)
+__device__ inline void split_queries(const struct gpu_attention &args, shared_of_span<S> &shared)
 {
     int lane = threadIdx.x % WARP, dim = args.heads.dim;
     float scale = __fmul_rn(args.scale, LOG2_E);
@@ -346,21 +351,21 @@ __device__ inline void load_queries(const struct gpu_attention &args, shared_of_
             int j = i * 64 + lane * 2;
             float x = from && j < dim ? __fmul_rn(__ldcg(from + j), scale) : 0.0f,
                   y = from && j + 1 < dim ? __fmul_rn(__ldcg(from + j + 1), scale) : 0.0f;
-            uint32_t rest, two = split<BF16>(x, y, &rest);
-            uint32_t place = place_of<S>(at, j / 8) + j % 8 * 2;
+            uint32_t rest, two = split_pair<BF16>(x, y, &rest);
+            uint32_t place = piece_place<S>(at, j / 8) + j % 8 * 2;
             *(uint32_t *)((char *)shared.q[0] + place) = two;
             *(uint32_t *)((char *)shared.q[1] + place) = rest;
         }
     }
 }
 
-// Where dimension d of a query's sums lies: the queries of a tile in different banks.
+// The place of dimension d of a query's sums: the queries of a tile lie in different banks.
 template <typename S> __device__ inline int sum_place(int query, int d)
 {
     return query * S::DIM + (d ^ query / 2 % 4 * 8);
 }
 
-// What all warps have of the weights. A thread takes a query.
+// Adds up all warps' weights. A thread takes a query.
 template <typename S>
 __device__ inline void put_weights(int padded, const shared_of_span<S> &shared)
 {
@@ -370,15 +375,15 @@ __device__ inline void put_weights(int padded, const shared_of_span<S> &shared)
     for (int w = 0; w < S::WARPS; w++) most = fmaxf(most, shared.largest[w][at]);
     for (int w = 0; w < S::WARPS; w++)
         weights = __fmaf_rn(shared.weights[w][at],
-                            power_of_2(__fsub_rn(shared.largest[w][at], most)), weights);
+                            estimate_exp2(__fsub_rn(shared.largest[w][at], most)), weights);
     shared.result[at][padded] = most;
     shared.result[at][padded + 1] = weights;
 }
 
 // Adds up the warps' sums, (0 + 2) + (1 + 3), and writes the partial results.
 template <typename S>
-__device__ inline void put_results(const struct gpu_attention &args, struct state<S> &state,
-                                   shared_of_span<S> &shared)
+__device__ inline void put_span_results(const struct gpu_attention &args, struct state<S> &state,
+                                        shared_of_span<S> &shared)
 {
     int warp = threadIdx.x / WARP % S::WARPS, team = threadIdx.x / WARP / S::WARPS;
     int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4, padded = args.heads.padded;
@@ -403,7 +408,7 @@ __device__ inline void put_results(const struct gpu_attention &args, struct stat
             float most = LOWEST;
             for (int w = 0; w < S::WARPS; w++)
                 most = fmaxf(most, shared.largest[w][(team * S::TILES + n) * QUERIES + 2 * t + j]);
-            factor[n][j] = power_of_2(__fsub_rn(state.base[n][j], most));
+            factor[n][j] = estimate_exp2(__fsub_rn(state.base[n][j], most));
         }
     put_weights<S>(padded, shared);
 #pragma unroll
@@ -465,8 +470,8 @@ __device__ inline void attend(const struct gpu_attention &args, const struct gpu
         else
             __syncthreads();
         if (asked < 2 * steps)
-            ask<S>(from, ring + (uint32_t)(asked % S::RING * S::HALF), start + asked / 2 * S::STEP,
-                   asked % 2);
+            ask_for_step<S>(from, ring + (uint32_t)(asked % S::RING * S::HALF),
+                            start + asked / 2 * S::STEP, asked % 2);
         asm volatile("cp.async.commit_group;");
         asked++;
         return ring + (uint32_t)(at++ % S::RING * S::HALF);
@@ -476,13 +481,13 @@ __device__ inline void attend(const struct gpu_attention &args, const struct gpu
         uint32_t weights[S::TILES][2][2], keys = next();
         if (works) {
             int at = start + step * S::STEP;
-            score<BF16, S>(keys, q, warp, team, s);
+            score_step<BF16, S>(keys, q, warp, team, s);
             if (at < range.all_begin || at + S::STEP > range.all_end || args.cap > 0.0f)
                 limit<S>(args, shared, at + warp * POSITIONS, team, s);
-            weigh<BF16, S>(s, state, weights);
+            weigh_step<BF16, S>(s, state, weights);
         }
         uint32_t values = next();
-        if (works) add_values<BF16, S>(values, warp, weights, state);
+        if (works) add_step_values<BF16, S>(values, warp, weights, state);
     }
     asm volatile("cp.async.wait_group 0;" ::: "memory");
     __syncthreads();
@@ -492,7 +497,7 @@ __device__ inline void attend(const struct gpu_attention &args, const struct gpu
 // pass do not depend on the kernels before.
 template <bool BF16, typename S>
 static __global__ void __launch_bounds__(S::THREADS)
-    attention(const __grid_constant__ struct gpu_attention args)
+    attention_spans(const __grid_constant__ struct gpu_attention args)
 {
     extern __shared__ uint4 memory[];
     shared_of_span<S> &shared = *(shared_of_span<S> *)memory;
@@ -518,7 +523,7 @@ static __global__ void __launch_bounds__(S::THREADS)
                 wait_for_previous();
                 waits = false;
             }
-            ask<S>(from, ring + (uint32_t)(i * S::HALF), at, i % 2);
+            ask_for_step<S>(from, ring + (uint32_t)(i * S::HALF), at, i % 2);
             asm volatile("cp.async.commit_group;");
         }
         if (waits) wait_for_previous();
@@ -528,33 +533,35 @@ static __global__ void __launch_bounds__(S::THREADS)
         struct state<S> state = {
         };
         for (int i = 0; i < S::TILES; i++) state.base[i][0] = state.base[i][1] = LOWEST;
-        load_queries<BF16, S>(args, shared);
+        split_queries<BF16, S>(args, shared);
         __syncthreads();
         attend<BF16, S>(args, tile, from, range, first, start, steps, shared, state);
-        put_results<S>(args, state, shared);
+        put_span_results<S>(args, state, shared);
         __syncthreads();
     }
     if (args.has_spans) wait_for_previous(); // so that who waits for this kernel waits for both
 }
 
 template <bool BF16, typename S>
-static cudaError_t launch_spans(const struct gpu_launch *launch, const struct gpu_attention *args)
+static cudaError_t launch_span_shape(const struct gpu_launch *launch,
+                                     const struct gpu_attention *args)
 {
     unsigned parts = args->heads.quantised ? 2 : (unsigned)args->parts;
     dim3 grid(parts, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
     size_t bytes = sizeof(shared_of_span<S>);
     cudaError_t error = cudaFuncSetAttribute(
-        attention<BF16, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        attention_spans<BF16, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error != cudaSuccess) return error;
-    return launch_kernel(launch, attention<BF16, S>, grid, S::THREADS, bytes, *args);
+    return launch_kernel(launch, attention_spans<BF16, S>, grid, S::THREADS, bytes, *args);
 }
 
 template <bool BF16, int DIM>
 static cudaError_t choose_queries(const struct gpu_launch *launch, const struct gpu_attention *args)
 {
-    if (args->queries <= QUERIES) return launch_spans<BF16, shape<DIM, 1, 1>>(launch, args);
-    if (args->queries <= 2 * QUERIES) return launch_spans<BF16, shape<DIM, 2, 1>>(launch, args);
-    return launch_spans<BF16, shape<DIM, 2, DIM <= 128 ? 4 : 2>>(launch, args);
+    if (args->queries <= QUERIES) return launch_span_shape<BF16, shape<DIM, 1, 1>>(launch, args);
+    if (args->queries <= 2 * QUERIES)
+        return launch_span_shape<BF16, shape<DIM, 2, 1>>(launch, args);
+    return launch_span_shape<BF16, shape<DIM, 2, DIM <= 128 ? 4 : 2>>(launch, args);
 }
 
 template <bool BF16>
@@ -574,15 +581,15 @@ extern "C" cudaError_t gpu_attention(const struct gpu_launch *launch,
 
 // ---- merging ----
 
-// The part of a row's that has a position.
-static __device__ inline int part_of(const struct gpu_cut &cut, bool quantised, int position)
+// The number of the part that has a position.
+static __device__ inline int part_at(const struct gpu_cut &cut, bool quantised, int position)
 {
     int groups = cut.groups * GPU_CHUNK;
     if (position < groups) return position / cut.span;
     return cut.spans + (position - groups) / (quantised ? (int)GPU_CHUNK : cut.span);
 }
 
-// What slices of a row's parts, every SLICES-th, have together: relative to their greatest score.
+// Every SLICES-th part of a row, merged: sums and weights relative to their greatest score.
 struct slice {
     float largest, sum, weights;
 };
@@ -607,7 +614,7 @@ static __device__ inline struct slice merge_slice(const float *partial, int padd
     for (int i = 0; i < MOST; i++) slice.largest = fmaxf(slice.largest, largest[i]);
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
-        float scale = power_of_2(largest[i] - slice.largest);
+        float scale = estimate_exp2(largest[i] - slice.largest);
         slice.sum = fmaf(sums[i], scale, slice.sum);
         slice.weights = fmaf(weights[i], scale, slice.weights);
     }
@@ -616,7 +623,8 @@ static __device__ inline struct slice merge_slice(const float *partial, int padd
 
 // A block of threads for 32 values of a row, which may belong to several heads. Slices are added in
 // order.
-static __global__ void merge(const __grid_constant__ struct gpu_attention args, struct gpu_rows out)
+static __global__ void attention_merge(const __grid_constant__ struct gpu_attention args,
+                                       struct gpu_rows out)
 {
     __shared__ struct slice slices[SLICES][WARP];
     int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -625,7 +633,7 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
     const struct gpu_heads &heads = args.heads;
     int position = args.pass.rows[row].position;
     const struct gpu_cut cut = gpu_cut_of(&heads, position);
-    int begin = part_of(cut, heads.quantised, first_seen(args, position));
+    int begin = part_at(cut, heads.quantised, first_seen(args, position));
     bool counts = j < out.width;
     int head = counts ? j / heads.dim : 0, d = counts ? j % heads.dim : 0;
     const float *partial = partial_of(args, row, head, begin);
@@ -638,11 +646,11 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
     float largest = sink, sum = 0.0f;
 #pragma unroll
     for (int s = 0; s < SLICES; s++) largest = fmaxf(largest, slices[s][lane].largest);
-    float weights = args.sinks ? power_of_2(sink - largest) : 0.0f;
+    float weights = args.sinks ? estimate_exp2(sink - largest) : 0.0f;
 #pragma unroll
     for (int s = 0; s < SLICES; s++) {
         const struct slice &slice = slices[s][lane];
-        float scale = power_of_2(slice.largest - largest);
+        float scale = estimate_exp2(slice.largest - largest);
         sum = fmaf(slice.sum, scale, sum);
         weights = fmaf(slice.weights, scale, weights);
     }
@@ -652,8 +660,8 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
 // The same where no slice has two parts, all of them in registers. A thread has VALUES values, four
 // if they become pieces alone.
 template <int MOST, int VALUES>
-static __global__ void merge_few(const __grid_constant__ struct gpu_attention args,
-                                 struct gpu_rows out)
+static __global__ void attention_merge_few(const __grid_constant__ struct gpu_attention args,
+                                           struct gpu_rows out)
 {
     let_next_begin();
     int j = (blockIdx.x * blockDim.x + threadIdx.x) * VALUES, row = args.first_row + blockIdx.y;
@@ -661,7 +669,7 @@ static __global__ void merge_few(const __grid_constant__ struct gpu_attention ar
     const struct gpu_heads &heads = args.heads;
     int position = args.pass.rows[row].position;
     const struct gpu_cut cut = gpu_cut_of(&heads, position);
-    int begin = part_of(cut, heads.quantised, first_seen(args, position));
+    int begin = part_at(cut, heads.quantised, first_seen(args, position));
     bool counts = j < out.width;
     int head = counts ? j / heads.dim : 0, d = counts ? j % heads.dim : 0;
     const float *partial = partial_of(args, row, head, begin);
@@ -678,10 +686,10 @@ static __global__ void merge_few(const __grid_constant__ struct gpu_attention ar
     float sink = args.sinks ? args.sinks[head] * LOG2_E : LOWEST, most = sink;
 #pragma unroll
     for (int i = 0; i < MOST; i++) most = fmaxf(most, largest[i]);
-    float weight = args.sinks ? power_of_2(sink - most) : 0.0f;
+    float weight = args.sinks ? estimate_exp2(sink - most) : 0.0f;
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
-        float scale = power_of_2(largest[i] - most);
+        float scale = estimate_exp2(largest[i] - most);
         for (int v = 0; v < VALUES; v++) merged[v] = fmaf(sums[i][v], scale, merged[v]);
         weight = fmaf(weights[i], scale, weight);
     }
@@ -700,14 +708,14 @@ extern "C" cudaError_t gpu_merge(const struct gpu_launch *launch, const struct g
     bool many = n >= MANY_ROWS;
     if (args->parts > SLICES) {
         int warps = many ? 4 : SLICES; // no bits depend on it
-        return launch_kernel(launch, merge, dim3(pieces, (unsigned)n), (unsigned)(warps * WARP), 0,
-                             *args, *out);
+        return launch_kernel(launch, attention_merge, dim3(pieces, (unsigned)n),
+                             (unsigned)(warps * WARP), 0, *args, *out);
     }
     bool in_fours = args->parts <= FEW && is_pieces_alone(out) && args->heads.dim % 4 == 0;
     unsigned warps = many ? 4 : 1, of_block = in_fours ? 4 * warps : warps;
     dim3 grid((pieces + of_block - 1) / of_block, (unsigned)n);
-    auto kernel = in_fours             ? merge_few<FEW, 4>
-                  : args->parts <= FEW ? merge_few<FEW, 1>
-                                       : merge_few<SLICES, 1>;
+    auto kernel = in_fours             ? attention_merge_few<FEW, 4>
+                  : args->parts <= FEW ? attention_merge_few<FEW, 1>
+                                       : attention_merge_few<SLICES, 1>;
     return launch_kernel(launch, kernel, grid, warps * WARP, 0, *args, *out);
 }

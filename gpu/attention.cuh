@@ -1,4 +1,5 @@
-// What the kernels of attention share: partial results, and where they lie.
+// Partial results of attention, and the queries of a tile. Every kernel of attention.cu and
+// attention_kv.cu leaves its results here, and one kernel merges them.
 #ifndef RF_GPU_ATTENTION_CUH
 #define RF_GPU_ATTENTION_CUH
 
@@ -39,10 +40,10 @@ __device__ inline int first_seen(const struct gpu_attention &args, int position)
     return args.window > 0 ? max(0, position + 1 - args.window) : 0;
 }
 
-// The rows of a tile as far as blocks of threads care.
+// The positions that the rows of a tile see.
 struct tile_range {
     int begin, end;         // positions that some row sees: [begin, end)
-    int all_begin, all_end; // that all see
+    int all_begin, all_end; // positions that all rows see
     struct gpu_cut cut;
 };
 

@@ -17,13 +17,13 @@ static __device__ inline float from_half(uint16_t bits)
 // ---- numbers ----
 
 // The greatest of a warp's numbers, none of them negative.
-static __device__ inline float greatest(float x)
+static __device__ inline float warp_greatest(float x)
 {
     return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(x)));
 }
 
 // The same of any numbers, whose bits as integers have their order, but for negative ones.
-static __device__ inline float greatest_of_all(float x)
+static __device__ inline float warp_greatest_of_all(float x)
 {
     int bits = __float_as_int(x);
     bits = __reduce_max_sync(~0u, bits < 0 ? bits ^ 0x7fffffff : bits);
@@ -58,14 +58,14 @@ static __device__ inline uint32_t low_bytes(const float *x)
     return __byte_perm(a, b, 0x5410);
 }
 
-// What a vector is rounded to: multiples of a unit, -MOST .. MOST.
+// A vector is rounded to multiples of a unit, -MOST .. MOST; factor: 1 / unit.
 struct unit {
     float unit, factor;
 };
 
-// Of a warp's vector whose greatest absolute value is `top`; of numbers below 2^-100, none. Both
-// are divisions rounded once: an estimate, and what it leaves over.
-static __device__ inline struct unit unit_of(float top)
+// The unit of a warp's vector whose greatest absolute value is `top`; the factor is 0 below 2^-100.
+// Both are divisions rounded once: an estimate, corrected by its remainder.
+static __device__ inline struct unit kv_unit_of(float top)
 {
     const float part = 1.0f / MOST;
     float inverse, factor, unit = __fmul_rn(top, part);
@@ -77,7 +77,7 @@ static __device__ inline struct unit unit_of(float top)
 }
 
 // 2^x, of x that is raised to the least exponent. NaN stays NaN.
-static __device__ inline float exp2_weight(float x)
+static __device__ inline float kv_exp2_weight(float x)
 {
     if (x < RF_KV_LEAST_EXPONENT) x = RF_KV_LEAST_EXPONENT;
     float rounded = __fadd_rn(x, MAGIC), r = __fsub_rn(x, __fsub_rn(rounded, MAGIC));
@@ -88,8 +88,8 @@ static __device__ inline float exp2_weight(float x)
     return __fmaf_rn(x, 0.0f, p);
 }
 
-// The same of integers.
-static __device__ inline float power_of_2(float n)
+// 2^n of an integer.
+static __device__ inline float kv_power_of_2(float n)
 {
     int bits = __float_as_int(__fadd_rn(fmaxf(n, RF_KV_LEAST_EXPONENT), MAGIC));
     return __int_as_float(__float_as_int(1.0f) + (bits << 23));
@@ -102,7 +102,7 @@ static __device__ inline float dither_of(int p)
 }
 
 // Codes have no sign, rounded vectors have.
-static __device__ inline void multiply(int c[4], const uint32_t a[4], uint2 b)
+static __device__ inline void multiply_codes(int c[4], const uint32_t a[4], uint2 b)
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
         "%9}, {%0, %1, %2, %3};"
@@ -118,7 +118,7 @@ template <int DIM_, int TILES_, bool IN_8_> struct kv_shape {
     static constexpr int DIM = DIM_, TILES = TILES_, ALL = QUERIES * TILES;
     static constexpr bool IN_8 = IN_8_;
     static constexpr int EACH = DIM / WARP;           // values of a lane
-    static constexpr int BLOCKS = DIM <= 128 ? 1 : 2; // of 16 channels of V: a warp's
+    static constexpr int BLOCKS = DIM <= 128 ? 1 : 2; // a warp's blocks of 16 channels of V
     static constexpr int DEPTH = DIM / 32, V_DEPTH = GROUP / 32;
 };
 
@@ -127,8 +127,9 @@ template <int DIM_, int TILES_, bool IN_8_> struct kv_shape {
 template <int N, bool IN_8> struct nibbles {
     uint2 upper[N], lower[IN_8 ? N : 1];
 
-    // From the lane's first blocks on, of `blocks` of 8 values of k. What lies behind them stays 0.
-    __device__ inline void load(const char *up, const char *low, int blocks)
+    // up, low: the lane's first blocks. There are `blocks` blocks of 8 values of k; values behind
+    // them stay 0.
+    __device__ inline void load_nibbles(const char *up, const char *low, int blocks)
     {
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -152,8 +153,8 @@ template <int N, bool IN_8> struct nibbles {
     }
 };
 
-// What a warp loads of a group: its 16 positions of K, its channels of V, and scales and middles of
-// a lane's channels and positions.
+// A warp's part of a group: its 16 positions of K, its channels of V, and scales and middles of a
+// lane's channels and positions.
 template <typename S> struct part_of_group {
     nibbles<S::DEPTH, S::IN_8> k;
     nibbles<S::V_DEPTH, S::IN_8> v[S::BLOCKS];
@@ -173,7 +174,7 @@ template <> struct few_halves<8> {
     using type = uint4;
 };
 
-// Where a head's planes lie in all groups.
+// Offsets of a head's planes in every group.
 struct planes {
     uint32_t upper, lower;
 };
@@ -185,7 +186,7 @@ __device__ inline struct planes planes_of(const struct gpu_attention &args, int 
     return {at * heads.upper_bytes, heads.planes * heads.upper_bytes + at * heads.lower_bytes};
 }
 
-// Where a lane's pieces lie in all groups: of both planes of K, and its scales.
+// Offsets of a lane's pieces in every group: both planes of K, and the scales.
 struct places {
     uint32_t upper, lower, k_scales, v_scales;
 };
@@ -206,7 +207,7 @@ __device__ inline void load_keys(const uint8_t *group, const struct places &plac
                                  struct part_of_group<S> &part)
 {
     const char *from = (const char *)group;
-    part.k.load(from + places.upper, from + places.lower, padded / 8);
+    part.k.load_nibbles(from + places.upper, from + places.lower, padded / 8);
     if ((int)threadIdx.x % WARP * S::EACH >= padded) return;
     using several = typename few_halves<S::EACH>::type;
     *(several *)part.k_scale = __ldcg((const several *)(from + places.k_scales));
@@ -222,25 +223,25 @@ __device__ inline void load_values(const uint8_t *group, const struct places &pl
     const char *from = (const char *)group;
     *(uint2 *)&part.v_scale = __ldcg((const uint2 *)(from + places.v_scales));
     *(uint2 *)&part.v_middle = __ldcg((const uint2 *)(from + places.v_scales + 2 * GROUP));
-    // Of V a block of 16 channels has all positions, of K one of 16 positions the channels.
+    // A block of V has 16 channels and all positions; a block of K 16 positions and all channels.
     uint32_t at = GROUP * padded / 2 + warp * (OF_BLOCK - padded * 8);
 #pragma unroll
     for (int b = 0; b < S::BLOCKS; b++)
         if ((warp + b * WARPS) * 16 < padded)
-            part.v[b].load(from + places.upper + at + b * WARPS * OF_BLOCK,
-                           from + places.lower + at + b * WARPS * OF_BLOCK, GROUP / 8);
+            part.v[b].load_nibbles(from + places.upper + at + b * WARPS * OF_BLOCK,
+                                   from + places.lower + at + b * WARPS * OF_BLOCK, GROUP / 8);
 }
 
 // ---- a group ----
 
-// What a rounded vector's products with codes take: its unit, what is added, and what sums begin
-// with, since codes stand for 128 less.
+// A rounded vector's products with codes: their unit, the number that is added, and the start of
+// the sums, since codes stand for 128 less.
 struct alignas(16) rounded {
     float unit, middle;
     int start;
 };
 
-// What earlier groups' results and this one's count.
+// Factors of the earlier groups' results and of this group's.
 struct shares {
     float keep, take;
 };
@@ -282,7 +283,7 @@ template <int N> static __device__ inline float largest_of_vector(const float *x
 {
     float top = 0.0f;
     for (int i = 0; i < N; i++) top = fmaxf(top, fabsf(x[i]));
-    return greatest(top);
+    return warp_greatest(top);
 }
 
 // A warp's queries in progress, warp + WARPS i, and its channels' sums for all.
@@ -294,8 +295,9 @@ template <typename S> struct progress {
 
 // K's scales are folded into the queries, which are rounded.
 template <typename S>
-__device__ inline void fold(const struct part_of_group<S> &part, const struct progress<S> &state,
-                            int n, shared_of_groups<S> &shared)
+__device__ inline void fold_keys(const struct part_of_group<S> &part,
+                                 const struct progress<S> &state, int n,
+                                 shared_of_groups<S> &shared)
 {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll
@@ -309,7 +311,7 @@ __device__ inline void fold(const struct part_of_group<S> &part, const struct pr
             middle = __fmaf_rn(state.q[i][e], from_half(part.k_middle[e]), middle);
         }
         middle = warp_sum(middle);
-        struct unit unit = unit_of(largest_of_vector<S::EACH>(folded));
+        struct unit unit = kv_unit_of(largest_of_vector<S::EACH>(folded));
         int start =
             put_rounded<S::EACH>(&shared.q[query][lane * S::EACH], folded, NULL, unit.factor);
         if (lane == 0) shared.of_q[query] = {unit.unit, middle, start};
@@ -319,8 +321,9 @@ __device__ inline void fold(const struct part_of_group<S> &part, const struct pr
 // The products of 16 rows' codes with the rounded vectors of a tile of queries, as floats: of the
 // rows 2g and 2g + 1 and the vectors 2t and 2t + 1.
 template <int N, bool IN_8, int TILES, int STRIDE>
-__device__ inline void multiply_rows(const struct nibbles<N, IN_8> &rows, const int8_t (*x)[STRIDE],
-                                     const struct rounded *of_x, float sums[TILES][4])
+__device__ inline void multiply_kv_rows(const struct nibbles<N, IN_8> &rows,
+                                        const int8_t (*x)[STRIDE], const struct rounded *of_x,
+                                        float sums[TILES][4])
 {
     int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4, c[TILES][4];
     float unit[TILES][2], middle[TILES][2];
@@ -340,7 +343,7 @@ __device__ inline void multiply_rows(const struct nibbles<N, IN_8> &rows, const 
         rows.codes(i, a);
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
-            multiply(c[tile], a, *(const uint2 *)(from + tile * QUERIES * STRIDE + 32 * i));
+            multiply_codes(c[tile], a, *(const uint2 *)(from + tile * QUERIES * STRIDE + 32 * i));
     }
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
@@ -351,12 +354,13 @@ __device__ inline void multiply_rows(const struct nibbles<N, IN_8> &rows, const 
 }
 
 template <typename S>
-__device__ inline void score(const struct gpu_attention &args, const struct part_of_group<S> &part,
-                             int start, shared_of_groups<S> &shared)
+__device__ inline void score_group(const struct gpu_attention &args,
+                                   const struct part_of_group<S> &part, int start,
+                                   shared_of_groups<S> &shared)
 {
     int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
     float sums[S::TILES][4];
-    multiply_rows<S::DEPTH, S::IN_8, S::TILES>(part.k, shared.q, shared.of_q, sums);
+    multiply_kv_rows<S::DEPTH, S::IN_8, S::TILES>(part.k, shared.q, shared.of_q, sums);
 #pragma unroll
     for (int i = 0; i < S::TILES; i++)
 #pragma unroll
@@ -373,11 +377,11 @@ __device__ inline void score(const struct gpu_attention &args, const struct part
         }
 }
 
-// From scores to rounded weights, V's scales in them. A group that a query does not see changes
-// nothing.
+// Turns scores into rounded weights that contain V's scales. A group that a query does not see
+// changes nothing.
 template <typename S>
-__device__ inline void soften(const struct part_of_group<S> &part, const float dither[4],
-                              struct progress<S> &state, int n, shared_of_groups<S> &shared)
+__device__ inline void soften_scores(const struct part_of_group<S> &part, const float dither[4],
+                                     struct progress<S> &state, int n, shared_of_groups<S> &shared)
 {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint16_t scales[4] = {part.v_scale.x, part.v_scale.y, part.v_scale.z, part.v_scale.w},
@@ -389,22 +393,22 @@ __device__ inline void soften(const struct part_of_group<S> &part, const float d
         if (query >= n) break;
         float4 scores = *(const float4 *)&shared.scores[query][4 * lane];
         float x[4] = {scores.x, scores.y, scores.z, scores.w}, sum = 0.0f, middle = 0.0f;
-        float largest = greatest_of_all(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+        float largest = warp_greatest_of_all(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
         bool is_seen = largest != -INFINITY; // else all that follows counts nothing
         float exponent = is_seen ? __fsub_rn(__fadd_rn(largest, MAGIC), MAGIC) : 0.0f;
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            float weight = exp2_weight(__fsub_rn(x[e], exponent));
+            float weight = kv_exp2_weight(__fsub_rn(x[e], exponent));
             sum = __fadd_rn(sum, weight);
             middle = __fmaf_rn(weight, from_half(middles[e]), middle);
             x[e] = __fmul_rn(weight, from_half(scales[e]));
         }
         float both = both_sums(sum, middle);
-        struct unit unit = unit_of(largest_of_vector<4>(x));
+        struct unit unit = kv_unit_of(largest_of_vector<4>(x));
         int start = put_rounded<4>(&shared.weights[query][4 * lane], x, dither, unit.factor);
         float most = is_seen ? fmaxf(exponent, state.exponent[i]) : state.exponent[i];
-        float keep = is_seen ? power_of_2(__fsub_rn(state.exponent[i], most)) : 1.0f,
-              take = is_seen ? power_of_2(__fsub_rn(exponent, most)) : 0.0f;
+        float keep = is_seen ? kv_power_of_2(__fsub_rn(state.exponent[i], most)) : 1.0f,
+              take = is_seen ? kv_power_of_2(__fsub_rn(exponent, most)) : 0.0f;
         state.exponent[i] = most;
         state.total[i] = __fadd_rn(__fmul_rn(state.total[i], keep), __fmul_rn(both, take));
         if (lane == WARP / 2) shared.of_weights[query].middle = both;
@@ -416,8 +420,9 @@ __device__ inline void soften(const struct part_of_group<S> &part, const float d
 }
 
 template <typename S>
-__device__ inline void add_values(const struct part_of_group<S> &part,
-                                  const shared_of_groups<S> &shared, struct progress<S> &state)
+__device__ inline void add_group_values(const struct part_of_group<S> &part,
+                                        const shared_of_groups<S> &shared,
+                                        struct progress<S> &state)
 {
     int t = threadIdx.x % 4;
     struct shares shares[S::TILES][2];
@@ -427,8 +432,8 @@ __device__ inline void add_values(const struct part_of_group<S> &part,
 #pragma unroll
     for (int b = 0; b < S::BLOCKS; b++) {
         float sums[S::TILES][4];
-        multiply_rows<S::V_DEPTH, S::IN_8, S::TILES>(part.v[b], shared.weights, shared.of_weights,
-                                                     sums);
+        multiply_kv_rows<S::V_DEPTH, S::IN_8, S::TILES>(part.v[b], shared.weights,
+                                                        shared.of_weights, sums);
 #pragma unroll
         for (int i = 0; i < S::TILES; i++)
 #pragma unroll
@@ -442,9 +447,9 @@ __device__ inline void add_values(const struct part_of_group<S> &part,
 // ---- a span ----
 
 template <typename S>
-__device__ inline void load_queries(const struct gpu_attention &args, const struct gpu_tile &tile,
-                                    int head, int first, struct progress<S> &state,
-                                    shared_of_groups<S> &shared)
+__device__ inline void load_kv_queries(const struct gpu_attention &args,
+                                       const struct gpu_tile &tile, int head, int first,
+                                       struct progress<S> &state, shared_of_groups<S> &shared)
 {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
@@ -469,8 +474,9 @@ __device__ inline void load_queries(const struct gpu_attention &args, const stru
 }
 
 template <typename S>
-__device__ inline void put_results(const struct gpu_attention &args, const struct gpu_tile &tile,
-                                   int head, int first, int part, const struct progress<S> &state)
+__device__ inline void put_kv_results(const struct gpu_attention &args, const struct gpu_tile &tile,
+                                      int head, int first, int part,
+                                      const struct progress<S> &state)
 {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv), padded = args.heads.padded;
@@ -502,7 +508,7 @@ __device__ inline void put_results(const struct gpu_attention &args, const struc
 // Groups from before the pass do not depend on the kernels before.
 template <typename S>
 static __global__ void __launch_bounds__(THREADS, S::DIM <= 128 ? 3 : 1)
-    attention_kv(const __grid_constant__ struct gpu_attention args)
+    attention_kv_spans(const __grid_constant__ struct gpu_attention args)
 {
     extern __shared__ uint4 memory[];
     shared_of_groups<S> &shared = *(shared_of_groups<S> *)memory;
@@ -523,65 +529,67 @@ static __global__ void __launch_bounds__(THREADS, S::DIM <= 128 ? 3 : 1)
         load_values(groups[begin], places, padded, loaded);
     };
     if (is_old) load();
-    wait_before_next(); // which takes the newest positions beside this one
+    wait_before_next(); // the next kernel takes the newest positions beside this one
     if (begin >= end) return;
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
     float dither[4];
     for (int e = 0; e < 4; e++) dither[e] = dither_of(4 * (threadIdx.x % WARP) + e);
     for (int first = 0; first < n; first += S::ALL) {
         struct progress<S> state;
-        int count = min((int)S::ALL, n - first); // of queries
+        int count = min((int)S::ALL, n - first); // queries
         if (first > 0 || !is_old) load();
-        load_queries(args, tile, head, first, state, shared);
+        load_kv_queries(args, tile, head, first, state, shared);
         for (int at = begin; at < end; at++) {
             bool goes_on = at + 1 < end;
             const uint8_t *next = groups[goes_on ? at + 1 : at];
-            fold(loaded, state, count, shared);
+            fold_keys(loaded, state, count, shared);
             __syncthreads();
-            score(args, loaded, at * GROUP, shared);
+            score_group(args, loaded, at * GROUP, shared);
             if (goes_on) load_keys(next, places, padded, loaded);
             __syncthreads();
-            soften(loaded, dither, state, count, shared);
+            soften_scores(loaded, dither, state, count, shared);
             __syncthreads();
-            add_values(loaded, shared, state);
+            add_group_values(loaded, shared, state);
             if (goes_on) load_values(next, places, padded, loaded);
         }
-        put_results(args, tile, head, first, part, state);
+        put_kv_results(args, tile, head, first, part, state);
         __syncthreads();
     }
 }
 
 template <typename S>
-static cudaError_t launch_spans(const struct gpu_launch *launch, const struct gpu_attention *args)
+static cudaError_t launch_kv_shape(const struct gpu_launch *launch,
+                                   const struct gpu_attention *args)
 {
     dim3 grid((unsigned)args->parts, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
     size_t bytes = sizeof(shared_of_groups<S>);
     cudaError_t error = cudaFuncSetAttribute(
-        attention_kv<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        attention_kv_spans<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error != cudaSuccess) return error;
-    return launch_kernel(launch, attention_kv<S>, grid, THREADS, bytes, *args);
+    return launch_kernel(launch, attention_kv_spans<S>, grid, THREADS, bytes, *args);
 }
 
 template <int DIM>
-static cudaError_t choose_shape(const struct gpu_launch *launch, const struct gpu_attention *args)
+static cudaError_t choose_kv_shape(const struct gpu_launch *launch,
+                                   const struct gpu_attention *args)
 {
     bool in_8 = args->heads.quantised == 8;
     if (args->queries <= QUERIES)
-        return in_8 ? launch_spans<kv_shape<DIM, 1, true>>(launch, args)
-                    : launch_spans<kv_shape<DIM, 1, false>>(launch, args);
+        return in_8 ? launch_kv_shape<kv_shape<DIM, 1, true>>(launch, args)
+                    : launch_kv_shape<kv_shape<DIM, 1, false>>(launch, args);
     if (args->queries <= 2 * QUERIES)
-        return in_8 ? launch_spans<kv_shape<DIM, 2, true>>(launch, args)
-                    : launch_spans<kv_shape<DIM, 2, false>>(launch, args);
-    return in_8 ? launch_spans<kv_shape<DIM, 4, true>>(launch, args)
-                : launch_spans<kv_shape<DIM, 4, false>>(launch, args);
+        return in_8 ? launch_kv_shape<kv_shape<DIM, 2, true>>(launch, args)
+                    : launch_kv_shape<kv_shape<DIM, 2, false>>(launch, args);
+    return in_8 ? launch_kv_shape<kv_shape<DIM, 4, true>>(launch, args)
+                : launch_kv_shape<kv_shape<DIM, 4, false>>(launch, args);
 }
 
 extern "C" cudaError_t gpu_attention_kv(const struct gpu_launch *launch,
                                         const struct gpu_attention *args)
 {
-    if (args->heads.padded <= 64) return choose_shape<64>(launch, args);
-    if (args->heads.padded <= 128) return choose_shape<128>(launch, args);
-    if (args->heads.padded <= 256) return choose_shape<256>(launch, args);
+    if (args->heads.padded <= 64) return choose_kv_shape<64>(launch, args);
+    if (args->heads.padded <= 128) return choose_kv_shape<128>(launch, args);
+    if (args->heads.padded <= 256) return choose_kv_shape<256>(launch, args);
     return cudaErrorInvalidValue;
 }
 
@@ -589,23 +597,23 @@ extern "C" cudaError_t gpu_attention_kv(const struct gpu_launch *launch,
 
 enum { MOST_DIM = 256 };
 
-// As rf_kv_quantize: the same bits.
+// The least and greatest of a vector's numbers. Scale and middle have the bits of rf_kv_quantize.
 struct range {
     float least, most;
     bool is_finite;
 
-    __device__ inline void take(float x)
+    __device__ inline void cover(float x)
     {
         is_finite &= isfinite(x);
         if (x < least) least = x;
         if (x > most) most = x;
     }
-    __device__ inline uint16_t scale() const
+    __device__ inline uint16_t half_scale() const
     {
         float x = is_finite ? __fdiv_rn(__fsub_rn(most, least), 240.0f) : 0.0f;
         return __half_as_ushort(__float2half_rn(x));
     }
-    __device__ inline uint16_t middle() const
+    __device__ inline uint16_t half_middle() const
     {
         if (!is_finite) return 0x7e00; // NaN
         float x = __fadd_rn(least, __fmul_rn(__fsub_rn(most, least), 0.5f));
@@ -613,7 +621,7 @@ struct range {
     }
 };
 
-static __device__ inline uint8_t code_of(float x, uint16_t scale_bits, uint16_t middle_bits)
+static __device__ inline uint8_t quantised_code(float x, uint16_t scale_bits, uint16_t middle_bits)
 {
     float scale = from_half(scale_bits), middle = from_half(middle_bits);
     float code =
@@ -636,8 +644,8 @@ static __device__ inline void put_nibbles(char *upper, char *lower, const uint8_
 }
 
 // A block of threads for a group and KV head.
-static __global__ void quantise(const __grid_constant__ struct gpu_attention args,
-                                const struct gpu_group_job *jobs)
+static __global__ void attention_kv_quantise(const __grid_constant__ struct gpu_attention args,
+                                             const struct gpu_group_job *jobs)
 {
     __shared__ uint8_t codes[GROUP * MOST_DIM];
     wait_for_previous();
@@ -658,13 +666,14 @@ static __global__ void quantise(const __grid_constant__ struct gpu_attention arg
     int nibbles = GROUP * padded / 2;
     for (int j = threadIdx.x; j < padded; j += THREADS) { // codes [position][channel]
         struct range range = {from_half(k[j]), from_half(k[j]), true};
-        for (int p = 0; p < GROUP; p++) range.take(from_half(k[p * padded + j]));
+        for (int p = 0; p < GROUP; p++) range.cover(from_half(k[p * padded + j]));
         bool counts = j < heads.dim;
-        k_scale[j] = counts ? range.scale() : (uint16_t)0;
-        k_middle[j] = counts ? range.middle() : (uint16_t)0;
+        k_scale[j] = counts ? range.half_scale() : (uint16_t)0;
+        k_middle[j] = counts ? range.half_middle() : (uint16_t)0;
         for (int p = 0; p < GROUP; p++)
-            codes[p * padded + j] =
-                counts ? code_of(from_half(k[p * padded + j]), range.scale(), range.middle()) : 0;
+            codes[p * padded + j] = counts ? quantised_code(from_half(k[p * padded + j]),
+                                                            range.half_scale(), range.half_middle())
+                                           : 0;
     }
     __syncthreads();
     put_nibbles(upper, lower, codes, GROUP, padded, padded);
@@ -672,15 +681,17 @@ static __global__ void quantise(const __grid_constant__ struct gpu_attention arg
     for (int p = warp; p < GROUP; p += WARPS) { // codes [channel][position]
         const uint16_t *row = v + p * padded;
         struct range range = {from_half(row[0]), from_half(row[0]), true};
-        for (int j = lane; j < heads.dim; j += WARP) range.take(from_half(row[j]));
+        for (int j = lane; j < heads.dim; j += WARP) range.cover(from_half(row[j]));
         range.least = -warp_max(-range.least);
         range.most = warp_max(range.most);
         range.is_finite = __all_sync(~0u, range.is_finite);
-        if (lane == 0) v_scale[p] = range.scale();
-        if (lane == 0) v_middle[p] = range.middle();
+        if (lane == 0) v_scale[p] = range.half_scale();
+        if (lane == 0) v_middle[p] = range.half_middle();
         for (int j = lane; j < padded; j += WARP)
             codes[j * GROUP + p] =
-                j < heads.dim ? code_of(from_half(row[j]), range.scale(), range.middle()) : 0;
+                j < heads.dim
+                    ? quantised_code(from_half(row[j]), range.half_scale(), range.half_middle())
+                    : 0;
     }
     __syncthreads();
     put_nibbles(upper + nibbles, lower ? lower + nibbles : NULL, codes, padded, GROUP, GROUP);
@@ -691,5 +702,5 @@ extern "C" cudaError_t gpu_quantise(const struct gpu_launch *launch,
                                     const struct gpu_group_job *jobs, int32_t n)
 {
     dim3 grid((unsigned)n, (unsigned)args->heads.n_head_kv);
-    return launch_kernel(launch, quantise, grid, THREADS, 0, *args, jobs);
+    return launch_kernel(launch, attention_kv_quantise, grid, THREADS, 0, *args, jobs);
 }

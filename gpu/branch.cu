@@ -1,10 +1,11 @@
-// What some architectures have between linear layers and the residual stream, or behind the head.
+// Operations that only some architectures have, between linear layers and the residual stream or
+// behind the head: copies, additions with a norm or a share, caps. operations.c launches them.
 #include "gpu/reduce.cuh"
 
 enum { THREADS = 256 };
 
 // A warp for 32 values of a row.
-static __global__ void copy(struct gpu_rows out, const float *x)
+static __global__ void branch_copy(struct gpu_rows out, const float *x)
 {
     wait_for_previous();
     int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
@@ -16,12 +17,12 @@ extern "C" cudaError_t gpu_copy(const struct gpu_launch *launch, const struct gp
                                 const float *x, int32_t n)
 {
     dim3 grid((unsigned)((out->pairs * GPU_PAIR + THREADS - 1) / THREADS), (unsigned)n);
-    return launch_kernel(launch, copy, grid, THREADS, 0, *out, x);
+    return launch_kernel(launch, branch_copy, grid, THREADS, 0, *out, x);
 }
 
 // A block of threads for each row.
 static __global__ void __launch_bounds__(NORM_THREADS)
-    add(const __grid_constant__ struct gpu_add args)
+    branch_add(const __grid_constant__ struct gpu_add args)
 {
     wait_for_previous();
     const float *x = args.x + (size_t)blockIdx.x * args.width;
@@ -40,10 +41,10 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 extern "C" cudaError_t gpu_add(const struct gpu_launch *launch, const struct gpu_add *args,
                                int32_t n)
 {
-    return launch_kernel(launch, add, dim3((unsigned)n), NORM_THREADS, 0, *args);
+    return launch_kernel(launch, branch_add, dim3((unsigned)n), NORM_THREADS, 0, *args);
 }
 
-static __global__ void cap_values(float *out, const float *x, float scale, float cap, size_t n)
+static __global__ void branch_cap(float *out, const float *x, float scale, float cap, size_t n)
 {
     wait_for_previous();
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
@@ -53,6 +54,6 @@ static __global__ void cap_values(float *out, const float *x, float scale, float
 extern "C" cudaError_t gpu_cap(const struct gpu_launch *launch, float *out, const float *x,
                                float scale, float cap, size_t n)
 {
-    return launch_kernel(launch, cap_values, dim3((unsigned)((n + THREADS - 1) / THREADS)), THREADS,
+    return launch_kernel(launch, branch_cap, dim3((unsigned)((n + THREADS - 1) / THREADS)), THREADS,
                          0, out, x, scale, cap, n);
 }

@@ -1,6 +1,6 @@
-/* KV caches in the device's memory. The order in host memory is that of infer/backend.h, with the
- * keys of 16 positions side by side. Groups of a cache that quantises have the same order in both.
- */
+/* KV caches in the device's memory. Blocks and groups are shared by forks and copied before they
+ * are written. Saved caches have the order of infer/backend.h, with the keys of 16 positions side
+ * by side; groups of a cache that quantises have the same order in both memories. */
 #include <string.h>
 
 #include "gpu/cuda_backend.h"
@@ -9,8 +9,8 @@
 
 enum {
     PIECE = 16,             /* positions of a key that lie side by side in host memory */
-    ATTENTION_BLOCKS = 256, /* of threads, at most, where one row is read: two for a processor */
-    QUANTISED_BLOCKS = 384, /* likewise: three */
+    ATTENTION_BLOCKS = 256, /* most blocks of threads where one row is read: two for a processor */
+    QUANTISED_BLOCKS = 384, /* the same where the cache quantises: three for a processor */
     FEWEST_SPANS = 16
 };
 
@@ -35,7 +35,7 @@ static size_t block_bytes(const struct rf_params *params)
     return n_heads(params) * 2 * plane_elements(params) * sizeof(uint16_t);
 }
 
-static size_t group_bytes(const struct rf_cache_shape *shape)
+static size_t gpu_group_bytes(const struct rf_cache_shape *shape)
 {
     size_t dim = padded((size_t)shape->params->head_dim);
     if (!rf_kv_is_quantised(shape->kv)) return 0;
@@ -72,27 +72,27 @@ uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_
         halves = rf_kv_most_halves((size_t)n_ctx);
         groups = (uint64_t)n_ctx / RF_KV_GROUP;
     }
-    return groups * group_bytes(&shape) +
+    return groups * gpu_group_bytes(&shape) +
            halves * n_heads(params) * 2 * padded((size_t)params->head_dim) * sizeof(uint16_t);
 }
 
 /* ---- blocks ---- */
 
-static void release(const struct rf_backend *backend, struct gpu_block *block)
+static void release_block(const struct rf_backend *backend, struct gpu_block *block)
 {
     if (!block || atomic_fetch_sub(&block->holders, 1) > 1) return;
     gpu_give(gpu_backend_of(backend), block->data);
     rf_free(backend->allocator, block);
 }
 
-static void release_at(struct gpu_cache *cache, struct gpu_block **at)
+static void release_block_at(struct gpu_cache *cache, struct gpu_block **at)
 {
-    release(cache->base.backend, *at);
+    release_block(cache->base.backend, *at);
     *at = NULL;
 }
 
-static struct gpu_block *block_new(const struct gpu_cache *cache, size_t bytes,
-                                   struct rf_error *error)
+static struct gpu_block *gpu_block_new(const struct gpu_cache *cache, size_t bytes,
+                                       struct rf_error *error)
 {
     const struct rf_backend *backend = cache->base.backend;
     struct gpu_block *block = rf_calloc(backend->allocator, 1, sizeof *block, "KV cache", error);
@@ -104,71 +104,72 @@ static struct gpu_block *block_new(const struct gpu_cache *cache, size_t bytes,
     return NULL;
 }
 
-/* Makes a block or a group the cache's own; with what a shared one holds if `keeps`. */
-static int own(struct gpu_cache *cache, struct gpu_block **at, size_t bytes, int keeps,
-               struct rf_error *error)
+/* Makes a block or a group the cache's own; `keeps`: with the contents of the shared one. */
+static int own_block(struct gpu_cache *cache, struct gpu_block **at, size_t bytes, int keeps,
+                     struct rf_error *error)
 {
     const struct rf_backend *backend = cache->base.backend;
     struct gpu_block *old = *at;
     if (old && atomic_load(&old->holders) == 1) return 0;
-    struct gpu_block *block = block_new(cache, bytes, error);
+    struct gpu_block *block = gpu_block_new(cache, bytes, error);
     if (!block) return RF_ERR_MEMORY;
     cudaError_t status = cudaSuccess;
     if (old && keeps)
         status = cudaMemcpyAsync(block->data, old->data, bytes, cudaMemcpyDeviceToDevice,
                                  gpu_backend_of(backend)->stream);
     if (status != cudaSuccess) {
-        release(backend, block);
+        release_block(backend, block);
         return gpu_check(status, "copying a block of the KV cache", error);
     }
     *at = block;
-    release(backend, old);
+    release_block(backend, old);
     return 0;
 }
 
-static int own_blocks(struct gpu_cache *cache, int32_t first, int32_t end, struct rf_error *error)
+static int gpu_own_blocks(struct gpu_cache *cache, int32_t first, int32_t end,
+                          struct rf_error *error)
 {
     size_t bytes = block_bytes(cache->base.shape.params);
     int code = 0;
     for (size_t c = (size_t)first / RF_KV_POSITIONS; !code && c < gpu_chunks(end); c++)
-        code = own(cache, &cache->blocks[c], bytes, 1, error);
+        code = own_block(cache, &cache->blocks[c], bytes, 1, error);
     return code;
 }
 
 /* Groups from n_groups to before `end`, which are written anew. */
-static int own_groups(struct gpu_cache *cache, size_t end, struct rf_error *error)
+static int gpu_own_groups(struct gpu_cache *cache, size_t end, struct rf_error *error)
 {
-    size_t bytes = group_bytes(&cache->base.shape);
+    size_t bytes = gpu_group_bytes(&cache->base.shape);
     int code = 0;
     for (size_t g = cache->n_groups; !code && g < end; g++)
-        code = own(cache, &cache->groups[g], bytes, 0, error);
+        code = own_block(cache, &cache->groups[g], bytes, 0, error);
     return code;
 }
 
 /* Groups that are not whole within the first n positions do not count any more. */
-static void cut_groups(struct gpu_cache *cache, size_t n)
+static void gpu_cut_groups(struct gpu_cache *cache, size_t n)
 {
     if (cache->n_groups > n / RF_KV_GROUP) cache->n_groups = n / RF_KV_GROUP;
 }
 
-static void give_up(struct gpu_cache *cache, size_t n)
+static void gpu_give_up(struct gpu_cache *cache, size_t n)
 {
     for (size_t c = 0; (c + 1) * RF_KV_POSITIONS <= n; c++)
-        if (rf_kv_is_given_up(c, n, cache->n_groups)) release_at(cache, &cache->blocks[c]);
+        if (rf_kv_is_given_up(c, n, cache->n_groups)) release_block_at(cache, &cache->blocks[c]);
 }
 
 int gpu_cache_prepare(struct gpu_cache *cache, int32_t first, int32_t n, size_t *n_groups_after,
                       struct rf_error *error)
 {
-    cut_groups(cache, (size_t)first);
-    give_up(cache, (size_t)(first + n)); /* now already: new blocks may take their memory */
-    int code = own_blocks(cache, first, first + n, error);
+    gpu_cut_groups(cache, (size_t)first);
+    gpu_give_up(cache, (size_t)(first + n)); /* now already: new blocks may take their memory */
+    int code = gpu_own_blocks(cache, first, first + n, error);
     *n_groups_after = cache->n_groups;
     if (code || !cache->groups) return code;
     size_t end = rf_kv_groups_of_row((size_t)(first + n - 1));
     if (end <= cache->n_groups) return 0;
     *n_groups_after = end;
-    return own_groups(cache, end, error);
+    return gpu_own_groups(cache, end, error);
 }
 
 /* ---- caches ---- */
@@ -193,35 +194,35 @@ int gpu_cache_new(struct rf_cache **out, struct rf_backend *backend,
     return 0;
 }
 
-/* All from the n-th group on. */
-static void release_groups(struct gpu_cache *cache, size_t n)
+/* Releases the groups from the n-th on. */
+static void gpu_release_groups(struct gpu_cache *cache, size_t n)
 {
     for (size_t g = n; cache->groups && g < (size_t)cache->base.shape.n_ctx / RF_KV_GROUP; g++)
-        release_at(cache, &cache->groups[g]);
+        release_block_at(cache, &cache->groups[g]);
 }
 
-static void release_blocks(struct gpu_cache *cache, size_t n)
+static void gpu_release_blocks(struct gpu_cache *cache, size_t n)
 {
     for (size_t c = n; cache->blocks && c < gpu_chunks(cache->base.shape.n_ctx); c++)
-        release_at(cache, &cache->blocks[c]);
+        release_block_at(cache, &cache->blocks[c]);
 }
 
 void gpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
     gpu_enter(base->backend);
-    release_blocks(cache, gpu_chunks(n));
-    cut_groups(cache, (size_t)n);
-    release_groups(cache, cache->n_groups);
+    gpu_release_blocks(cache, gpu_chunks(n));
+    gpu_cut_groups(cache, (size_t)n);
+    gpu_release_groups(cache, cache->n_groups);
 }
 
 void gpu_cache_settle(struct rf_cache *base, int32_t n)
 {
     gpu_enter(base->backend);
-    give_up((struct gpu_cache *)base, (size_t)n);
+    gpu_give_up((struct gpu_cache *)base, (size_t)n);
 }
 
-static int has_block(const void *cache, size_t c)
+static int gpu_has_block(const void *cache, size_t c)
 {
     return ((const struct gpu_cache *)cache)->blocks[c] != NULL;
 }
@@ -229,7 +230,7 @@ static int has_block(const void *cache, size_t c)
 int32_t gpu_cache_resume(const struct rf_cache *base, int32_t n)
 {
     const struct gpu_cache *cache = (const struct gpu_cache *)base;
-    return cache->groups ? rf_kv_resume(n, has_block, cache) : n;
+    return cache->groups ? rf_kv_resume(n, gpu_has_block, cache) : n;
 }
 
 void gpu_cache_free(struct rf_cache *base)
@@ -237,14 +238,14 @@ void gpu_cache_free(struct rf_cache *base)
     if (!base) return;
     struct gpu_cache *cache = (struct gpu_cache *)base;
     gpu_enter(base->backend);
-    release_blocks(cache, 0);
-    release_groups(cache, 0);
+    gpu_release_blocks(cache, 0);
+    gpu_release_groups(cache, 0);
     rf_free(base->backend->allocator, cache->blocks);
     rf_free(base->backend->allocator, cache->groups);
     rf_free(base->backend->allocator, cache);
 }
 
-static void share(struct gpu_block **to, struct gpu_block *block)
+static void share_block(struct gpu_block **to, struct gpu_block *block)
 {
     if (block) atomic_fetch_add(&block->holders, 1);
     *to = block;
@@ -256,10 +257,10 @@ int gpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, str
     int code = gpu_cache_new(copy, base->backend, &base->shape, error);
     if (code) return code;
     struct gpu_cache *made = (struct gpu_cache *)*copy;
-    for (size_t c = 0; c < gpu_chunks(n); c++) share(&made->blocks[c], cache->blocks[c]);
+    for (size_t c = 0; c < gpu_chunks(n); c++) share_block(&made->blocks[c], cache->blocks[c]);
     made->n_groups = cache->n_groups;
-    cut_groups(made, (size_t)n);
-    for (size_t g = 0; g < made->n_groups; g++) share(&made->groups[g], cache->groups[g]);
+    gpu_cut_groups(made, (size_t)n);
+    for (size_t g = 0; g < made->n_groups; g++) share_block(&made->groups[g], cache->groups[g]);
     return 0;
 }
 
@@ -281,7 +282,7 @@ static int move_path(const struct gpu_cache *cache, int32_t first_pos, const int
     for (size_t c = 0; c < chunks; c++)
         if (cache->blocks[c]) blocks[c] = cache->blocks[c]->data;
     memcpy(host + table, path, (size_t)n * sizeof *path);
-    /* From memory that is not pinned: the host's is read before the call returns. */
+    /* The host's memory is not pinned, so it is read before the call returns. */
     cudaError_t status =
         cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, backend->stream);
     if (status == cudaSuccess)
@@ -297,28 +298,28 @@ int gpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path
                    struct rf_error *error)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
-    int32_t moved = 0; /* the first that does */
+    int32_t moved = 0; /* the first entry that moves */
     while (moved < n && path[moved] == moved) moved++;
     if (moved == n) return 0;
     gpu_enter(base->backend);
-    int code = own_blocks(cache, first_pos, first_pos + path[n - 1] + 1, error);
+    int code = gpu_own_blocks(cache, first_pos, first_pos + path[n - 1] + 1, error);
     return code ? code : move_path(cache, first_pos, path, n, error);
 }
 
 /* ---- in host memory ---- */
 
-/* Of n positions in host memory: the groups, and the first block. */
+/* The parts of n positions in host memory: groups, then blocks from first_block on. */
 struct saved {
     size_t groups, first_block;
 };
 
-static struct saved saved_parts(const struct gpu_cache *cache, int32_t n)
+static struct saved gpu_saved_parts(const struct gpu_cache *cache, int32_t n)
 {
     if (!cache->groups || n == 0) return (struct saved){0, 0};
     return (struct saved){rf_kv_groups_of_row((size_t)n - 1), rf_kv_first_block((size_t)n - 1)};
 }
 
-/* Of n positions, those in a chunk. */
+/* How many of n positions are in a chunk. */
 static size_t positions_in(int32_t n, size_t chunk)
 {
     size_t left = (size_t)n - chunk * RF_KV_POSITIONS;
@@ -328,13 +329,13 @@ static size_t positions_in(int32_t n, size_t chunk)
 uint64_t gpu_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct rf_params *params = base->shape.params;
-    struct saved saved = saved_parts((const struct gpu_cache *)base, n);
+    struct saved saved = gpu_saved_parts((const struct gpu_cache *)base, n);
     size_t dim = (size_t)params->head_dim, elements = 0;
     for (size_t c = saved.first_block; c < gpu_chunks(n); c++) {
         size_t p = positions_in(n, c);
         elements += padded(p) * dim + p * padded(dim);
     }
-    return (uint64_t)saved.groups * group_bytes(&base->shape) +
+    return (uint64_t)saved.groups * gpu_group_bytes(&base->shape) +
            (uint64_t)elements * n_heads(params) * sizeof(uint16_t);
 }
 
@@ -373,7 +374,7 @@ static size_t move_block(const struct rf_params *params, uint16_t *block, char *
 static cudaError_t move_groups(const struct gpu_cache *cache, size_t n, char *saved, int is_load)
 {
     cudaStream_t stream = gpu_backend_of(cache->base.backend)->stream;
-    size_t bytes = group_bytes(&cache->base.shape);
+    size_t bytes = gpu_group_bytes(&cache->base.shape);
     cudaError_t status = cudaSuccess;
     for (size_t g = 0; g < n && status == cudaSuccess; g++, saved += bytes) {
         void *device = cache->groups[g]->data;
@@ -388,13 +389,13 @@ static int move_positions(struct gpu_cache *cache, int32_t n, char *saved, int i
 {
     const struct rf_params *params = cache->base.shape.params;
     const struct gpu_backend *backend = gpu_backend_of(cache->base.backend);
-    const struct saved parts = saved_parts(cache, n);
+    const struct saved parts = gpu_saved_parts(cache, n);
     const char *what = is_load ? "loading a KV cache" : "saving a KV cache";
     size_t bytes = block_bytes(params);
     uint16_t *host = rf_calloc(backend->base.allocator, bytes, 1, "KV cache", error);
     if (!host) return RF_ERR_MEMORY;
     int code = gpu_check(move_groups(cache, parts.groups, saved, is_load), what, error);
-    saved += parts.groups * group_bytes(&cache->base.shape);
+    saved += parts.groups * gpu_group_bytes(&cache->base.shape);
     for (size_t c = parts.first_block; !code && c < gpu_chunks(n); c++) {
         void *device = cache->blocks[c]->data;
         cudaError_t status = cudaSuccess;
@@ -421,17 +422,17 @@ int gpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error 
 int gpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
-    const struct saved parts = saved_parts(cache, n);
+    const struct saved parts = gpu_saved_parts(cache, n);
     gpu_enter(base->backend);
     cache->n_groups = 0;
-    int code = own_blocks(cache, (int32_t)parts.first_block * RF_KV_POSITIONS, n, error);
-    if (!code) code = own_groups(cache, parts.groups, error);
+    int code = gpu_own_blocks(cache, (int32_t)parts.first_block * RF_KV_POSITIONS, n, error);
+    if (!code) code = gpu_own_groups(cache, parts.groups, error);
     if (!code) code = move_positions(cache, n, (char *)(uintptr_t)in, 1, error);
     if (!code) cache->n_groups = parts.groups;
     return code;
 }
 
-static uint64_t share_of(const struct gpu_block *block, size_t bytes)
+static uint64_t block_share(const struct gpu_block *block, size_t bytes)
 {
     return block ? bytes / (uint64_t)atomic_load(&block->holders) : 0;
 }
@@ -441,8 +442,8 @@ uint64_t gpu_cache_held(const struct rf_cache *base)
     const struct gpu_cache *cache = (const struct gpu_cache *)base;
     uint64_t held = 0;
     for (size_t c = 0; c < gpu_chunks(base->shape.n_ctx); c++)
-        held += share_of(cache->blocks[c], block_bytes(base->shape.params));
+        held += block_share(cache->blocks[c], block_bytes(base->shape.params));
     for (size_t g = 0; cache->groups && g < (size_t)base->shape.n_ctx / RF_KV_GROUP; g++)
-        held += share_of(cache->groups[g], group_bytes(&base->shape));
+        held += block_share(cache->groups[g], gpu_group_bytes(&base->shape));
     return held;
 }

@@ -13,8 +13,8 @@ struct gpu_backend {
     struct rf_backend base;
     int device;
     cudaStream_t stream;
-    int overlap;   /* the device knows programmatic dependent launch */
-    int has_wgmma; /* and wgmma: Hopper only */
+    int overlap;   /* the device has programmatic dependent launch */
+    int has_wgmma; /* the device has wgmma: Hopper only */
 };
 
 struct gpu_queue {
@@ -23,8 +23,8 @@ struct gpu_queue {
 
 struct rf_weight {
     struct rf_weight_plan plan;
-    void *data; /* of the device: tiles, those of experts one behind the other, or F32 values; NULL:
-                   a table */
+    void *data; /* device memory: tiles, one expert's behind the other's, or F32 values; NULL: a
+                   table */
 };
 
 struct gpu_weights {
@@ -45,7 +45,7 @@ struct gpu_cache {
     struct gpu_block **blocks; /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or
                                   given up */
     struct gpu_block **groups; /* [two for each block], if the cache quantises */
-    size_t n_groups;           /* that are quantised */
+    size_t n_groups;           /* quantised groups */
 };
 
 static inline size_t gpu_chunks(int32_t positions)
@@ -58,9 +58,18 @@ static inline struct gpu_backend *gpu_backend_of(const struct rf_backend *backen
     return (struct gpu_backend *)backend;
 }
 
-/* backend.c */
+/* backend.c: a backend on the device that the options name. */
 int gpu_open(struct rf_backend **backend, const struct rf_backend_options *options,
              const struct rf_allocator *allocator, struct rf_error *error);
+
+/* device.c */
+/* Finds the device that the options name. */
+int gpu_find_device(const struct rf_backend_options *options, int *device,
+                    struct cudaDeviceProp *properties, struct rf_error *error);
+/* Opens it: all fields of *device but `base`, which is empty. */
+int gpu_device_open(struct gpu_backend *device, const struct rf_backend_options *options,
+                    struct rf_error *error);
+void gpu_device_close(struct gpu_backend *device);
 /* The device becomes the calling thread's, as CUDA has one for each thread. */
 void gpu_enter(const struct rf_backend *backend);
 /* 0, or the error with a sentence about `what`. */
@@ -69,7 +78,7 @@ int gpu_check(cudaError_t status, const char *what, struct rf_error *error);
 void *gpu_take(const struct gpu_backend *backend, size_t bytes, const char *what,
                struct rf_error *error);
 void gpu_give(const struct gpu_backend *backend, void *memory);
-/* What may still be taken of the device's memory. */
+/* Bytes of the device's memory that may still be taken. */
 int gpu_free_bytes(const struct gpu_backend *backend, uint64_t *bytes, struct rf_error *error);
 
 /* weights.c */
@@ -101,19 +110,13 @@ uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_
  * own, and the groups that it quantises, [n_groups, *n_groups_after). */
 int gpu_cache_prepare(struct gpu_cache *cache, int32_t first, int32_t n, size_t *n_groups_after,
                       struct rf_error *error);
-/* As a view of that kind reads caches. */
+/* The heads as a view of that kind reads caches. */
 struct gpu_heads gpu_heads_of(const struct rf_params *params, enum rf_kv_type kv);
 
 /* measure.c */
 int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
                      const struct rf_allocator *allocator, struct rf_read_speed *speed,
                      struct rf_error *error);
-
-/* roofline.c */
-int gpu_roofline(const struct rf_backend_options *options,
-                 const struct rf_roofline_request *request,
-                 const struct rf_roofline_callbacks *callbacks,
-                 const struct rf_allocator *allocator, struct rf_error *error);
 
 /* view.c */
 int gpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,

@@ -40,7 +40,7 @@ static __device__ struct candidate next_best(const float *values, int n, struct 
     return best;
 }
 
-// By a warp: the choices of one row, and how often each expert was chosen.
+// A warp makes the choices of one row, and counts how often each expert is chosen.
 static __device__ void choose_row(const struct gpu_experts &args, const float *values,
                                   struct gpu_share *shares, int *counts)
 {
@@ -82,8 +82,8 @@ static __device__ int2 sums_before(int2 mine, int n)
 
 // One block of threads. The order of an expert's rows is that in which the threads come.
 static __global__ void __launch_bounds__(CHOOSERS)
-    choose(const __grid_constant__ struct gpu_experts args, const float *routed, int n,
-           int group_rows, int most_rows, int most_groups)
+    experts_choose(const __grid_constant__ struct gpu_experts args, const float *routed, int n,
+                   int group_rows, int most_rows, int most_groups)
 {
     __shared__ int counts[CHOOSERS], next[CHOOSERS];
     int expert = threadIdx.x, used = args.used;
@@ -115,13 +115,13 @@ extern "C" cudaError_t gpu_choose_experts(const struct gpu_launch *launch,
                                           const struct gpu_experts *experts, const float *routed,
                                           int32_t n)
 {
-    return launch_kernel(launch, choose, dim3(1), CHOOSERS, 0, *experts, routed, n,
+    return launch_kernel(launch, experts_choose, dim3(1), CHOOSERS, 0, *experts, routed, n,
                          gpu_group_rows(n), gpu_expert_rows(experts, n),
                          gpu_expert_groups(experts, n));
 }
 
 // A warp for 32 values of a row by expert.
-static __global__ void gather(struct gpu_rows out, const float *x, const int32_t *sources)
+static __global__ void experts_gather(struct gpu_rows out, const float *x, const int32_t *sources)
 {
     wait_for_previous();
     int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
@@ -136,10 +136,10 @@ extern "C" cudaError_t gpu_gather(const struct gpu_launch *launch,
 {
     dim3 grid((unsigned)((out->pairs * GPU_PAIR + THREADS - 1) / THREADS),
               (unsigned)gpu_expert_rows(experts, n));
-    return launch_kernel(launch, gather, grid, THREADS, 0, *out, x, experts->sources);
+    return launch_kernel(launch, experts_gather, grid, THREADS, 0, *out, x, experts->sources);
 }
 
-static __global__ void sum_experts(float *out, const float *x, const struct gpu_share *shares,
+static __global__ void experts_sum(float *out, const float *x, const struct gpu_share *shares,
                                    int used, int width)
 {
     wait_for_previous();
@@ -158,6 +158,6 @@ extern "C" cudaError_t gpu_sum_experts(const struct gpu_launch *launch,
                                        const float *x, int32_t width, int32_t n)
 {
     dim3 grid((unsigned)((width + THREADS - 1) / THREADS), (unsigned)n);
-    return launch_kernel(launch, sum_experts, grid, THREADS, 0, out, x, experts->shares,
+    return launch_kernel(launch, experts_sum, grid, THREADS, 0, out, x, experts->shares,
                          experts->used, width);
 }

@@ -18,18 +18,18 @@ extern "C" {
 #endif
 
 enum {
-    GPU_PARTS = 8,       /* of k: warps of a block */
-    GPU_MORE_PARTS = 16, /* of matrices with few rows, so that all processors have enough to load */
+    GPU_PARTS = 8,       /* parts of k: warps of a block */
+    GPU_MORE_PARTS = 16, /* parts of matrices with few rows: all processors have enough to load */
     GPU_FEW_ROWS = 4096,
     GPU_PAIR = 64,        /* values of k that lie together: a pair of blocks */
     GPU_CHUNK = 128,      /* positions of attention, at least; RF_KV_RECENT */
-    GPU_MOST_SPANS = 128, /* of a row's positions */
+    GPU_MOST_SPANS = 128, /* spans of a row's positions */
     GPU_TILE_ROWS = 8,    /* rows that attention takes together */
-    GPU_MATRICES = 3,     /* of one launch */
+    GPU_MATRICES = 3,     /* matrices of one launch */
     GPU_SPLITS = 64,      /* parts of a row of logits */
     GPU_BEST = 8,         /* RF_MAX_BEST */
     GPU_KV_BLOCK = 256,   /* RF_KV_POSITIONS */
-    GPU_WIDE_ROWS = 128,  /* of activations that wgmma's kernel takes together */
+    GPU_WIDE_ROWS = 128,  /* rows of activations that wgmma's kernel takes together */
     GPU_NARROW_ROWS = 64, /* passes over more take wgmma where there is one */
     GPU_PIECE = 1280,     /* bytes of `pieces`: 8 rows and a pair of blocks */
     GPU_NO_MAP = -1
@@ -58,23 +58,23 @@ struct gpu_launch {
  * Behind the codes of a tile come its scales, for each pair [8 g] of gpu_scale_bytes, and, where
  * groups share an F16 number, for each 256 values [8 g] of gpu_unit_bytes. */
 struct gpu_layout {
-    size_t pairs;                /* of a row, rounded up */
-    size_t codes, scales, units; /* where they begin in a tile */
-    size_t bytes;                /* of a tile */
+    size_t pairs;                /* pairs of blocks of a row, rounded up */
+    size_t codes, scales, units; /* offsets in a tile */
+    size_t bytes;                /* size of a tile */
 };
 
 struct gpu_layout gpu_layout(int format, size_t k);
 
-/* From `rows` rows of k BF16 values to tiles; the last one is filled with zeros. */
+/* Turns `rows` rows of k BF16 values into tiles; the last one is filled with zeros. */
 cudaError_t gpu_tile_bf16(cudaStream_t stream, void *tiles, const void *values, size_t rows,
                           size_t k);
-/* From n panels (microkernels/panel.h), panel_bytes apart, to tiles. */
+/* Turns n panels (microkernels/panel.h), panel_bytes apart, into tiles. */
 cudaError_t gpu_tile_panels(cudaStream_t stream, void *tiles, const void *panels, size_t n,
                             size_t panel_bytes, int format, size_t k);
 
 /* ---- rows of activations ---- */
 
-/* Where an operation leaves rows, in each form that is wanted (not NULL). Rows of operands lie in
+/* An operation leaves rows in each form that is wanted (not NULL). Rows of operands lie in
  * groups of 8, as the lanes of a warp take them, so that a load meets few lines of the cache:
  *
  *     bf16    [rows / 8][pairs * 2][8 rows][32 values], zeros behind the width
@@ -102,7 +102,7 @@ struct gpu_rows {
     int32_t width, pairs;
 };
 
-/* Which of all [8 rows][n] pieces is that of a row and piece `at` of n. */
+/* The number of piece `at` of a row's n pieces, in the order [rows / 8][n][8 rows]. */
 #ifdef __CUDACC__
 __host__ __device__
 #endif
@@ -112,7 +112,7 @@ __host__ __device__
     return (row / GPU_ROW_GROUP * n + at) * GPU_ROW_GROUP + row % GPU_ROW_GROUP;
 }
 
-/* Where value j of a row lies in `arranged`, of `groups` times 32 values:
+/* The place of value j of a row in `arranged`, of `groups` times 32 values:
  * [rows / 128][groups][4 q][128 rows][4 t][2], of the values 8t + 2q + (0, 1). */
 #ifdef __CUDACC__
 __host__ __device__
@@ -161,13 +161,13 @@ static inline size_t gpu_pieces_bytes(size_t rows, size_t pairs)
 
 struct gpu_row {
     int32_t position, slot;
-    int32_t table; /* where its sequence's blocks begin among `blocks` */
+    int32_t table; /* index in `blocks` of its sequence's first block */
     int32_t first; /* the first position that the pass writes */
-    int32_t map;   /* where the slots of the positions from `first` on begin, or GPU_NO_MAP: the
-                      positions themselves */
-    int32_t set;   /* of frequencies that the row rotates by where layers have no other one */
-    int32_t groups, old_groups; /* where its sequence's groups begin among `groups`; how many were
-                                   quantised before the pass */
+    int32_t map;   /* index in `maps` of the slots of the positions from `first` on, or GPU_NO_MAP:
+                      the positions themselves */
+    int32_t set;   /* set of frequencies that the row rotates by, where a layer has no other one */
+    int32_t groups, old_groups; /* index in `groups` of its sequence's first group; groups that
+                                   were quantised before the pass */
 };
 
 /* A group that a pass quantises: its number, where its sequence's blocks and groups begin. */
@@ -196,10 +196,10 @@ struct gpu_pass {
 struct gpu_heads {
     int32_t n_head, n_head_kv, dim, padded;
     int32_t is_bf16;
-    int32_t spans;     /* of a row's positions, at most: gpu_cut_of */
+    int32_t spans;     /* most spans of a row's positions: gpu_cut_of */
     int32_t quantised; /* bits of older positions (enum rf_kv_type): 8 or 4; 0: all have 16 */
     int32_t planes;    /* layers times KV heads */
-    int32_t upper_bytes, lower_bytes; /* of a plane */
+    int32_t upper_bytes, lower_bytes; /* sizes of a plane */
 };
 
 /* How attention cuts what a row at some position sees; each part gives a partial result. First the
@@ -251,7 +251,7 @@ struct gpu_gate {
     const float *gate, *up;
     int32_t is_gelu;
     float scale, cap;       /* 0: none */
-    const int32_t *sources; /* of rows by expert: those that are negative are left out; or NULL */
+    const int32_t *sources; /* rows by expert: negative ones are left out; or NULL */
 };
 cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
                      const struct gpu_gate *args, int32_t n);
@@ -282,10 +282,10 @@ struct gpu_fold {
 };
 enum {
     GPU_SQUARES = 16,    /* values: a tile's rows */
-    GPU_FOLDED_ROWS = 16 /* of passes whose layers leave what the norm behind them needs */
+    GPU_FOLDED_ROWS = 16 /* most rows where layers prepare the norm behind them */
 };
-/* Leaves that of x: out.bf16 or out.arranged, squares and scales. The width is a multiple of
- * GPU_SQUARES. */
+/* Folds a norm of x: leaves out.bf16 or out.arranged, squares and scales. The width is a multiple
+ * of GPU_SQUARES. */
 cudaError_t gpu_fold_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
                           const float *x, const struct gpu_fold *fold, int32_t n);
 
@@ -295,7 +295,7 @@ struct gpu_rope {
     float *q;
     const float *k, *v, *q_gain, *k_gain, *rotations;
     float eps;
-    int32_t half; /* of the rotations */
+    int32_t half; /* values of a rotation: rope_dim / 2 */
     int32_t rope_dim, is_neox, is_local, layer;
 };
 cudaError_t gpu_rope_store(const struct gpu_launch *launch, const struct gpu_rope *args, int32_t n);
@@ -369,9 +369,9 @@ static inline int gpu_parts(size_t rows)
  * The rows of a pass that chose an expert lie one behind the other in buffers "by expert", those of
  * each expert from a multiple of GPU_ROW_GROUP on. Where they lie there changes no bits. */
 
-/* What a row chose, greatest share first. */
+/* A choice of a row, the greatest share first. */
 struct gpu_share {
-    int32_t expert, row; /* by expert */
+    int32_t expert, row; /* row: in buffers by expert */
     float share;
 };
 
@@ -427,13 +427,14 @@ struct gpu_attention {
     const float *q;
     float *partials; /* [rows][n_head][parts][padded + 2]: sums, greatest score times log2 e, sum
                         of weights */
-    int32_t layer, parts; /* of the row that has most, at most 2 more than GPU_MOST_SPANS */
+    int32_t layer, parts; /* parts: the most of any row, up to GPU_MOST_SPANS + 2 */
     int32_t first_tile, n_tiles, first_row;
-    int32_t queries;    /* of a tile and KV head, at most; only speed depends on it */
+    int32_t queries;    /* most queries of a tile and KV head; only speed depends on it */
     int32_t window;     /* positions that a row sees; 0: all before it */
     float scale, cap;   /* scores s are cap * tanh(s / cap); 0: none */
     const float *sinks; /* [n_head]: a score in each head's softmax that has no value; or NULL */
-    int32_t has_spans;  /* of quantised positions: gpu_attention_kv comes before gpu_attention */
+    int32_t has_spans;  /* 1: there are quantised positions; gpu_attention_kv comes before
+                           gpu_attention */
 };
 /* Over tiles [first_tile, first_tile + n_tiles), whose rows begin with first_row. */
 cudaError_t gpu_attention(const struct gpu_launch *launch, const struct gpu_attention *args);
@@ -462,7 +463,7 @@ struct gpu_answer {
 struct gpu_split {
     struct gpu_candidate top[GPU_BEST];
     int32_t n;
-    float largest; /* of all logits in the part that count */
+    float largest; /* greatest of the part's logits that count */
     double mass;   /* the sum of exp(logit - largest) */
 };
 
@@ -496,7 +497,7 @@ enum gpu_peak { GPU_PEAK_BF16, GPU_PEAK_WGMMA, GPU_PEAK_INT8, GPU_PEAK_DP4A, GPU
  * and its sum. WGMMA only where gpu_has_wide says so. */
 cudaError_t gpu_peak(cudaStream_t stream, enum gpu_peak which, int32_t loops, uint32_t *out,
                      double *operations);
-/* Random bits. */
+/* Fills with random bits. */
 cudaError_t gpu_fill(cudaStream_t stream, void *data, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-// What the kernels share.
+// What all kernels use: launches that overlap, sums over a warp, and the ways in which rows of
+// activations are written (struct gpu_rows).
 #ifndef RF_GPU_LAUNCH_CUH
 #define RF_GPU_LAUNCH_CUH
 
@@ -18,7 +19,7 @@ __device__ inline void let_next_begin()
 #endif
 }
 
-// What the kernels before wrote is visible from here on.
+// Results of the kernels before are visible from here on.
 __device__ inline void wait_for_previous()
 {
     let_next_begin();
@@ -76,7 +77,7 @@ __device__ inline uint16_t bf16_bits(float x)
     return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
-// Of a cache of F16 or BF16 numbers.
+// A number as a cache of F16 or BF16 numbers holds it.
 __device__ inline uint16_t half_bits(float x, int is_bf16)
 {
     return is_bf16 ? bf16_bits(x) : __half_as_ushort(__float2half_rn(x));
@@ -109,7 +110,7 @@ __device__ inline int code_of_value(float x, float inverse, int in_16)
     return rounded >= -limit && rounded <= limit ? (int)rounded : 0;
 }
 
-// sum and later: of the codes of both halves.
+// sum and later: sums of the codes of the first and of the second half.
 __device__ inline void put_piece_scales(const struct gpu_rows &out, int row, int first, float d,
                                         int sum, int later)
 {
@@ -175,7 +176,7 @@ __device__ inline void put_values(const struct gpu_rows &out, int row, int first
     for (int e = 8; e > 0; e /= 2) sum += __shfl_xor_sync(~0u, sum, e);
     int later = __shfl_sync(~0u, sum, 16);
     if (out.pieces) {
-        int next = __shfl_down_sync(~0u, code, 2); // of two even or odd values
+        int next = __shfl_down_sync(~0u, code, 2); // pairs are of even or of odd values
         if (lane % 4 < 2)
             *(uint32_t *)(out.pieces + gpu_piece_code(row, out.pairs, at)) =
                 piece_codes(code, next);

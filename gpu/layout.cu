@@ -1,4 +1,5 @@
-// Weights from the order of the host to tiles (kernels.h).
+// Turns weights from the order of the host into tiles (kernels.h), once, when a model is loaded.
+// weights.c calls it; the other kernels read tiles in this layout.
 #include "gpu/formats.cuh"
 
 static size_t bits_of(int format)
@@ -67,7 +68,7 @@ extern "C" cudaError_t gpu_tile_bf16(cudaStream_t stream, void *tiles, const voi
 }
 
 // The code of row r and value j (0 .. 31) in a block of a panel; MXFP4's as an index.
-static __device__ uint32_t code_of(int bits, const uint8_t *block, int r, int j)
+static __device__ uint32_t panel_code_of(int bits, const uint8_t *block, int r, int j)
 {
     if (bits == 8) return block[j / 4 * 64 + 4 * r + j % 4];
     uint32_t code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
@@ -79,7 +80,7 @@ static __device__ uint32_t code_of(int bits, const uint8_t *block, int r, int j)
 static __device__ uint32_t four_codes(int bits, const uint8_t *block, int r, int t, int h)
 {
     uint32_t word = 0;
-    for (int i = 0; i < 4; i++) word |= code_of(bits, block, r, 16 * h + 4 * t + i) << 8 * i;
+    for (int i = 0; i < 4; i++) word |= panel_code_of(bits, block, r, 16 * h + 4 * t + i) << 8 * i;
     return word;
 }
 
@@ -90,14 +91,14 @@ static __device__ uint32_t squeeze(uint32_t word)
     return (word | word >> 8) & 0xffffu;
 }
 
-static __device__ uint32_t nibbles(int format, uint32_t low, uint32_t high)
+static __device__ uint32_t pack_nibbles(int format, uint32_t low, uint32_t high)
 {
     return format == RF_FORMAT_MXFP4 ? squeeze(low) | squeeze(high) << 16 : low | high << 4;
 }
 
 struct panel_source {
     const uint8_t *codes, *scales;
-    int blocks; // of a row
+    int blocks; // blocks of a row
     int format, bits, block_bytes;
 };
 
@@ -114,7 +115,7 @@ static __device__ void tile_codes(uint8_t *out, const struct panel_source &from,
                      c = four_codes(from.bits, block, g + 8 * r, t, 1);
             whole[b][r] = a;
             whole[b][2 + r] = c;
-            low[b][r] = nibbles(from.format, a & 0x0f0f0f0fu, c & 0x0f0f0f0fu);
+            low[b][r] = pack_nibbles(from.format, a & 0x0f0f0f0fu, c & 0x0f0f0f0fu);
             high[b] |= ((a >> 4 & 0x03030303u) | (c >> 4 & 0x03030303u) << 2) << 4 * r;
         }
     }

@@ -3,7 +3,7 @@
 // or wgmma has the same bits (wide.cu), other instructions may give the products.
 #include "gpu/linear.cuh"
 
-enum { JOINED_ROWS = 16 }; // of a pass, at most
+enum { JOINED_ROWS = 16 }; // most rows of a pass whose layers take over what comes behind them
 
 // Groups of 32 values times one row of 8 bits.
 static int takes_one(const struct gpu_linear *args)

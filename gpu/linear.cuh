@@ -1,4 +1,5 @@
-// What linear layers share: parts of k, weights on their way, launches.
+// What the kernels of linear layers share: parts of k and their sums, weights on their way to
+// shared memory, launches. The order of the sums is here, so all kernels have the same bits.
 #ifndef RF_GPU_LINEAR_CUH
 #define RF_GPU_LINEAR_CUH
 
@@ -11,13 +12,13 @@ static constexpr int BARRIER_BYTES = 1024;
 // The tile and the rows [first, end) of x that a block of threads works on.
 struct place {
     const struct gpu_matrix *matrix;
-    const char *tiles; // of the matrix, or of one expert
+    const char *tiles; // the matrix's, or one expert's
     const float *bias;
     int tile, first, end;
 };
 
-// What a layer is beside plain: each group of rows has an expert's matrices; two tiles of a block
-// of threads are of the gate and of up, or of both halves of a head.
+// EXPERTS: each group of rows has an expert's matrices. GATES, ROTATES: a block of threads has two
+// tiles, of the gate and of up, or of both halves of a head.
 enum linear_kind { PLAIN, EXPERTS, GATES, ROTATES };
 
 template <int TILES, int COLUMNS, enum linear_kind KIND>
@@ -80,9 +81,9 @@ template <int PARTS, int SIZE> __device__ inline float sum_parts(const float *of
     return sum;
 }
 
-// Where a result goes, and what it takes beside the sums and what is there.
+// The place of a result, and the numbers that it takes beside the sums.
 struct result {
-    float *y; // NULL: nowhere
+    float *y; // NULL: the thread has none
     float bias, gain;
 };
 
@@ -100,7 +101,7 @@ __device__ inline struct result find_result(const struct gpu_linear &args,
     return result;
 }
 
-// What the result is added to.
+// The number that the result is added to.
 __device__ inline float old_of(const struct gpu_linear &args, const struct result &result)
 {
     return args.accumulate && result.y ? *result.y : 0.0f;
@@ -131,13 +132,13 @@ __device__ inline void put_next(const struct gpu_linear &args, const struct plac
 }
 
 // Rotates values `row` of a row of q or k and half a head behind it, and stores those of k and v.
-// As with results, `begin` loads what does not depend on the kernels before, `load` the rest.
+// `load_early` loads everything that does not depend on the kernels before, `load_late` the rest.
 struct rotation {
     float2 bias, turn; // cosine and sine
     uint16_t *entry;   // NULL: q
 
-    __device__ void begin(const struct gpu_linear &args, const struct place &place, int column,
-                          int row)
+    __device__ void load_early(const struct gpu_linear &args, const struct place &place, int column,
+                               int row)
     {
         const struct gpu_rope &rope = args.rope;
         const struct gpu_heads &heads = rope.heads;
@@ -151,7 +152,7 @@ struct rotation {
         entry = rope.pass.blocks[at.table + at.slot / GPU_KV_BLOCK] +
                 (plane * GPU_KV_BLOCK + at.slot % GPU_KV_BLOCK) * heads.padded + i;
     }
-    __device__ void load(const struct gpu_linear &args, int column, int row)
+    __device__ void load_late(const struct gpu_linear &args, int column, int row)
     {
         const struct gpu_rope &rope = args.rope;
         int half = rope.heads.dim / 2;
@@ -194,7 +195,7 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
     }
 }
 
-// Of the parts' sums, or of the weights on their way, PARTS times `ring` bytes.
+// Shared memory of the parts' sums, or of the weights on their way, PARTS times `ring` bytes.
 template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes(size_t ring)
 {
     size_t sums = (size_t)8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
@@ -239,9 +240,9 @@ static constexpr bool HAS_COPY_ENGINE = true;
 static constexpr bool HAS_COPY_ENGINE = false;
 #endif
 
-// What the second cache does with weights. Those that a pass reads once leave it first, so what
-// kernels share stays there: rows, biases, the cache's entries, code. Only passes over many rows
-// read weights again.
+// The policy of the second cache for weights. Weights that a pass reads once leave it first, so
+// what kernels share stays there: rows, biases, the cache's entries, code. Only passes over many
+// rows read weights again.
 template <int COLUMNS, enum linear_kind KIND> __device__ inline uint64_t policy_of()
 {
     uint64_t once, again;
@@ -276,8 +277,8 @@ template <bool BY_ENGINE> struct copier {
 };
 
 // A warp's steps [next, end) of weights: STAGES groups of them lie in shared memory or are on their
-// way. SOURCE: `steps` of a group, at most `bytes`; bytes_of(step, n) and copy(copier, to, step, n)
-// of n steps; `by_engine`: many small copies are the engine's, where there is one.
+// way. SOURCE: `steps` of a group, at most `bytes`; step_bytes(step, n) and copy_steps(copier, to,
+// step, n) of n steps; `by_engine`: many small copies are the engine's, where there is one.
 template <typename SOURCE, int STAGES> struct ring {
     static constexpr bool BY_ENGINE = HAS_COPY_ENGINE && SOURCE::by_engine;
     static constexpr int BEFORE = SOURCE::by_engine ? BARRIER_BYTES : 0;
@@ -315,14 +316,14 @@ template <typename SOURCE, int STAGES> struct ring {
             if constexpr (BY_ENGINE)
                 asm volatile(
                     "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(copier.barrier),
-                    "r"(source.bytes_of(next, n))
+                    "r"(source.step_bytes(next, n))
                     : "memory");
-            source.copy(copier, base + to * SOURCE::bytes, next, n);
+            source.copy_steps(copier, base + to * SOURCE::bytes, next, n);
         }
         if constexpr (!BY_ENGINE) asm volatile("cp.async.commit_group;");
         next += SOURCE::steps;
     }
-    // Where the next group lies. The memory of the one before is filled again.
+    // Returns the place of the next group. The memory of the one before is filled again.
     __device__ uint32_t take()
     {
         __syncwarp();
@@ -356,7 +357,7 @@ template <int TILES, int COLUMNS> static dim3 grid_of(const struct gpu_linear *a
     return dim3((unsigned)blocks, (unsigned)groups);
 }
 
-// Of all matrices.
+// The rows of all matrices.
 static inline int weight_rows(const struct gpu_linear *args)
 {
     int rows = 0;
@@ -380,7 +381,7 @@ static cudaError_t launch_shared(const struct gpu_launch *launch, Kernel kernel,
 cudaError_t gpu_linear_bf16(const struct gpu_launch *launch, const struct gpu_linear *args);
 cudaError_t gpu_linear_panels(const struct gpu_launch *launch, const struct gpu_linear *args);
 cudaError_t gpu_linear_one(const struct gpu_launch *launch, const struct gpu_linear *args);
-// Of layers that gpu_linear_one takes: whether it can do the gate, or the norm, too.
+// Whether gpu_linear_one can do the gate, or the norm, of a layer that it takes.
 int gpu_gates_one(const struct gpu_linear *args);
 int gpu_norms_one(const struct gpu_linear *args);
 

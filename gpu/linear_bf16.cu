@@ -1,4 +1,6 @@
-// Linear layers in BF16.
+// Linear layers in BF16 times few rows, on mma.sync. Warps take parts of k; rows come from the
+// second cache, weights through a ring in shared memory. linear.cu chooses this kernel, and wide.cu
+// takes many rows where the device has wgmma.
 #include <type_traits>
 
 #include "gpu/linear.cuh"
@@ -13,7 +15,7 @@ __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint3
 }
 
 // The values 8t .. 8t + 7 of row g, from where lane l gives the place of piece l of 16 bytes.
-__device__ inline uint4 load_matrices(uint32_t at)
+__device__ inline uint4 load_tile_rows(uint32_t at)
 {
     uint4 v;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -28,12 +30,12 @@ template <int TILES, int STEPS> struct bf16_source {
     static constexpr int steps = STEPS, of_step = 1024, bytes = TILES * steps * of_step;
     const char *tiles[TILES];
 
-    __device__ uint32_t bytes_of(int, int n) const
+    __device__ uint32_t step_bytes(int, int n) const
     {
         return TILES * n * of_step;
     }
     template <typename COPIER>
-    __device__ void copy(const COPIER &copier, uint32_t to, int step, int n) const
+    __device__ void copy_steps(const COPIER &copier, uint32_t to, int step, int n) const
     {
 #pragma unroll
         for (int m = 0; m < TILES; m++)
@@ -41,7 +43,7 @@ template <int TILES, int STEPS> struct bf16_source {
     }
 };
 
-// 1 / rms of the rows of x. Of few rows, warps add up the squares of one each.
+// Finds 1 / rms of the rows of x. Where there are few, each warp adds up the squares of one.
 template <int PARTS, int COLUMNS>
 __device__ inline void find_scales(const struct gpu_linear &args, const struct place &place,
                                    float *scales)
@@ -62,24 +64,24 @@ __device__ inline void find_scales(const struct gpu_linear &args, const struct p
 // ---- what becomes of the sums ----
 //
 // Thread `at` has result at / 16 of x's rows and at % 16 of a tile's. While weights are on their
-// way, `begin` loads what results need beside the sums and does not depend on the kernels before;
-// behind the wait for them, `load` loads the rest.
+// way, `load_early` loads what results need beside the sums and does not depend on the kernels
+// before; behind the wait for them, `load_late` loads the rest.
 
 template <int PARTS, int TILES, int COLUMNS> struct plain_end {
     static constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
     struct result mine;
     float old;
 
-    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_early(const struct gpu_linear &args, const struct place &place)
     {
         mine = find_result<ROWS>(args, place, threadIdx.x);
     }
-    __device__ void load(const struct gpu_linear &args, const struct place &)
+    __device__ void load_late(const struct gpu_linear &args, const struct place &)
     {
         old = old_of(args, mine);
     }
-    __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
-                        const float *scales)
+    __device__ void put_results(const struct gpu_linear &args, const struct place &place,
+                                const float *sums, const float *scales)
     {
         for (int at = threadIdx.x; at < 8 * COLUMNS * ROWS; at += PARTS * WARP) {
             if (at >= PARTS * WARP) {
@@ -98,14 +100,14 @@ template <int PARTS, int TILES, int COLUMNS> struct plain_end {
 template <int PARTS, int COLUMNS> struct pair_end {
     static constexpr int STRIDE = 2 * 16 + 4, SIZE = 8 * COLUMNS * STRIDE;
 
-    static __device__ bool has(const struct place &place, int *column, int *row)
+    static __device__ bool has_result(const struct place &place, int *column, int *row)
     {
         *column = place.first + threadIdx.x / 16;
         *row = place.tile * RF_PANEL_ROWS + threadIdx.x % 16;
         return threadIdx.x < 8 * COLUMNS * 16 && *column < place.end;
     }
-    static __device__ float2 sum(const struct gpu_linear &args, const float *sums,
-                                 const float *scales)
+    static __device__ float2 sum_pair(const struct gpu_linear &args, const float *sums,
+                                      const float *scales)
     {
         const float *of = sums + threadIdx.x / 16 * STRIDE + threadIdx.x % 16;
         float2 pair = {sum_parts<PARTS, SIZE>(of), sum_parts<PARTS, SIZE>(of + 16)};
@@ -119,25 +121,25 @@ template <int PARTS, int COLUMNS> struct gate_end {
     using pair = pair_end<PARTS, COLUMNS>;
     float2 bias;
 
-    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_early(const struct gpu_linear &args, const struct place &place)
     {
         const float *gate = args.matrices[0].bias, *up = args.matrices[1].bias;
         int column, row;
         bias = make_float2(0.0f, 0.0f);
-        if (!pair::has(place, &column, &row)) return;
+        if (!pair::has_result(place, &column, &row)) return;
         if (gate) bias.x = gate[row];
         if (up) bias.y = up[row];
     }
-    __device__ void load(const struct gpu_linear &, const struct place &)
+    __device__ void load_late(const struct gpu_linear &, const struct place &)
     {
     }
-    __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
-                        const float *scales)
+    __device__ void put_results(const struct gpu_linear &args, const struct place &place,
+                                const float *sums, const float *scales)
     {
         const struct gpu_rows &out = args.gated;
         int column, row;
-        if (!pair::has(place, &column, &row)) return;
-        float2 y = pair::sum(args, sums, scales);
+        if (!pair::has_result(place, &column, &row)) return;
+        float2 y = pair::sum_pair(args, sums, scales);
         if (args.matrices[0].bias) y.x += bias.x;
         if (args.matrices[1].bias) y.y += bias.y;
         size_t block = gpu_row_place(column, out.pairs * 2, row / RF_BLOCK);
@@ -150,22 +152,22 @@ template <int PARTS, int COLUMNS> struct rotate_end {
     using pair = pair_end<PARTS, COLUMNS>;
     struct rotation rotation;
 
-    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_early(const struct gpu_linear &args, const struct place &place)
     {
         int column, row;
-        if (pair::has(place, &column, &row)) rotation.begin(args, place, column, row);
+        if (pair::has_result(place, &column, &row)) rotation.load_early(args, place, column, row);
     }
-    __device__ void load(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_late(const struct gpu_linear &args, const struct place &place)
     {
         int column, row;
-        if (pair::has(place, &column, &row)) rotation.load(args, column, row);
+        if (pair::has_result(place, &column, &row)) rotation.load_late(args, column, row);
     }
-    __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
-                        const float *scales)
+    __device__ void put_results(const struct gpu_linear &args, const struct place &place,
+                                const float *sums, const float *scales)
     {
         int column, row;
-        if (!pair::has(place, &column, &row)) return;
-        rotation.put(args, place, column, row, pair::sum(args, sums, scales));
+        if (!pair::has_result(place, &column, &row)) return;
+        rotation.put(args, place, column, row, pair::sum_pair(args, sums, scales));
     }
 };
 
@@ -203,7 +205,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     }
     struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<COLUMNS, KIND>());
     end_of<PARTS, TILES, COLUMNS, KIND> ending;
-    ending.begin(args, place);
+    ending.load_early(args, place);
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 
     const uint4 *x[COLUMNS];
@@ -215,7 +217,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
         for (int i = 0; i < DEPTH - 1; i++)
             if (begin + i < end) b[i][c] = x[c][i * WARP];
     }
-    ending.load(args, place);
+    ending.load_late(args, place);
     if (args.fold.squares) find_scales<PARTS, COLUMNS>(args, place, scales);
     float acc[TILES][COLUMNS][4] = {};
 #pragma unroll 1
@@ -234,7 +236,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
             for (int m = 0; m < TILES; m++)
                 for (int half = 0; half < 2; half++)
                     a[m][half] =
-                        load_matrices(w + (m * STEPS + i % STEPS) * source::of_step + half * 512);
+                        load_tile_rows(w + (m * STEPS + i % STEPS) * source::of_step + half * 512);
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
@@ -248,10 +250,10 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     }
     float *sums = (float *)shared;
     put_sums<PARTS, TILES, COLUMNS>(sums, acc);
-    ending.end(args, place, sums, scales);
+    ending.put_results(args, place, sums, scales);
 }
 
-// Of what registers hold beside the sums.
+// Steps whose rows registers hold beside the sums.
 constexpr int depth_of(int columns)
 {
     return columns == 1 ? 4 : columns == 2 ? 2 : 1;
@@ -259,7 +261,7 @@ constexpr int depth_of(int columns)
 
 template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND = PLAIN,
           int STEPS = 2, int DEPTH = depth_of(COLUMNS)>
-static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
+static cudaError_t launch_bf16(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * bf16_source<TILES, STEPS>::bytes;
     dim3 grid = grid_of<TILES, COLUMNS>(args);
@@ -273,13 +275,13 @@ static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear 
 static cudaError_t choose_parts(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     if (args->n <= 8)
-        return args->k <= 4096 ? launch<8, 1, 1, 2, 4>(gpu, args)
-                               : launch<8, 1, 1, 3, 4>(gpu, args);
+        return args->k <= 4096 ? launch_bf16<8, 1, 1, 2, 4>(gpu, args)
+                               : launch_bf16<8, 1, 1, 3, 4>(gpu, args);
     if (args->n <= 16)
-        return args->k <= 8192 ? launch<8, 1, 2, 2, 4>(gpu, args)
-                               : launch<8, 1, 2, 3, 3>(gpu, args);
-    if (args->n <= 32) return launch<8, 2, 4, 2, 2>(gpu, args);
-    return launch<8, 2, 8, 2, 1>(gpu, args);
+        return args->k <= 8192 ? launch_bf16<8, 1, 2, 2, 4>(gpu, args)
+                               : launch_bf16<8, 1, 2, 3, 3>(gpu, args);
+    if (args->n <= 32) return launch_bf16<8, 2, 4, 2, 2>(gpu, args);
+    return launch_bf16<8, 2, 8, 2, 1>(gpu, args);
 }
 
 enum { ONE_EACH = 128 * RF_PANEL_ROWS }; // weight rows with less than a tile for each processor
@@ -297,29 +299,29 @@ static bool has_one_each(const struct gpu_linear *args)
 static cudaError_t choose_more_parts(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     if (args->n <= 8) {
-        if (args->k <= 2048) return launch<16, 1, 1, 2, 2>(gpu, args);
-        return has_one_each(args) ? launch<16, 1, 1, 4, 1, PLAIN, 2, 8>(gpu, args)
-                                  : launch<16, 1, 1, 3, 2>(gpu, args);
+        if (args->k <= 2048) return launch_bf16<16, 1, 1, 2, 2>(gpu, args);
+        return has_one_each(args) ? launch_bf16<16, 1, 1, 4, 1, PLAIN, 2, 8>(gpu, args)
+                                  : launch_bf16<16, 1, 1, 3, 2>(gpu, args);
     }
-    if (args->n <= 16) return launch<16, 1, 2, 3, 2>(gpu, args);
-    return launch<16, 1, 8, 2, 1>(gpu, args);
+    if (args->n <= 16) return launch_bf16<16, 1, 2, 3, 2>(gpu, args);
+    return launch_bf16<16, 1, 8, 2, 1>(gpu, args);
 }
 
 cudaError_t gpu_linear_bf16(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     if (args->x.arranged) return gpu_linear_wide(gpu, args);
     if (args->groups)
-        return gpu_group_rows(args->n) == 8 ? launch<8, 1, 1, 3, 4, EXPERTS>(gpu, args)
-                                            : launch<8, 1, 4, 2, 2, EXPERTS>(gpu, args);
+        return gpu_group_rows(args->n) == 8 ? launch_bf16<8, 1, 1, 3, 4, EXPERTS>(gpu, args)
+                                            : launch_bf16<8, 1, 4, 2, 2, EXPERTS>(gpu, args);
     if (args->gates)
-        return args->n <= 8 ? launch<8, 2, 1, 2, 3, GATES>(gpu, args)
-                            : launch<8, 2, 2, 2, 3, GATES>(gpu, args);
+        return args->n <= 8 ? launch_bf16<8, 2, 1, 2, 3, GATES>(gpu, args)
+                            : launch_bf16<8, 2, 2, 2, 3, GATES>(gpu, args);
     if (args->rotates) {
         if (args->parts == GPU_MORE_PARTS)
-            return args->n <= 8 ? launch<16, 2, 1, 3, 2, ROTATES, 1, 3>(gpu, args)
-                                : launch<16, 2, 2, 3, 1, ROTATES, 1>(gpu, args);
-        return args->n <= 8 ? launch<8, 2, 1, 2, 3, ROTATES>(gpu, args)
-                            : launch<8, 2, 2, 2, 3, ROTATES>(gpu, args);
+            return args->n <= 8 ? launch_bf16<16, 2, 1, 3, 2, ROTATES, 1, 3>(gpu, args)
+                                : launch_bf16<16, 2, 2, 3, 1, ROTATES, 1>(gpu, args);
+        return args->n <= 8 ? launch_bf16<8, 2, 1, 2, 3, ROTATES>(gpu, args)
+                            : launch_bf16<8, 2, 2, 2, 3, ROTATES>(gpu, args);
     }
     return args->parts == GPU_MORE_PARTS ? choose_more_parts(gpu, args) : choose_parts(gpu, args);
 }

@@ -5,7 +5,7 @@
 // The same integers and roundings without tensor cores, whose other columns would take most of the
 // time. Each lane has products of two rows and blocks; then lane t of four has row g + t % 2 * 8.
 
-__device__ inline int add_products(uint32_t codes, uint32_t row, int sum)
+__device__ inline int add_dp4a(uint32_t codes, uint32_t row, int sum)
 {
     asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(codes), "r"(row));
     return sum;
@@ -28,25 +28,25 @@ __device__ inline void scales_of_row(const struct pair_data<FORMAT> &data, int b
     }
 }
 
-// What a lane takes of the row for a pair of blocks.
+// A lane's part of the row for a pair of blocks.
 struct one_row {
     uint4 codes;
-    float2 scales[2]; // of each block: d, the sum of the codes
+    float2 scales[2]; // for each block: d, the sum of the codes
 };
 
-// Where a lane's part of the row begins, which advances with the pairs: in memory, where 7 other
+// The place of a lane's part of the row, which advances with the pairs: in memory, where 7 other
 // rows lie between, or among the codes of a norm in shared memory.
 template <bool IS_SHARED> struct row_place {
     static constexpr int OF_PAIR = IS_SHARED ? 4 : WARP, OF_BLOCK = IS_SHARED ? 1 : GPU_ROW_GROUP;
     const uint4 *codes;
     const float2 *scales;
 
-    __device__ void load(struct one_row &x, int pair) const
+    __device__ void load_pair_of_row(struct one_row &x, int pair) const
     {
         x.codes = codes[pair * OF_PAIR];
         for (int b = 0; b < 2; b++) x.scales[b] = scales[(2 * pair + b) * OF_BLOCK];
     }
-    __device__ void advance(int pairs)
+    __device__ void skip_pairs(int pairs)
     {
         codes += pairs * OF_PAIR;
         scales += 2 * pairs * OF_BLOCK;
@@ -65,8 +65,8 @@ __device__ inline float add_pair(float acc, const struct pair_data<FORMAT> &data
         float s, m;
         codes_of<FORMAT>(data, b, a);
         for (int i = 0; i < 2; i++)
-            of_row[i] = add_products(a[2 + i], b ? x.codes.w : x.codes.y,
-                                     add_products(a[i], b ? x.codes.z : x.codes.x, start));
+            of_row[i] = add_dp4a(a[2 + i], b ? x.codes.w : x.codes.y,
+                                 add_dp4a(a[i], b ? x.codes.z : x.codes.x, start));
         int sum = (r ? of_row[1] : of_row[0]) + __shfl_xor_sync(~0u, r ? of_row[0] : of_row[1], 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         scales_of_row<FORMAT>(data, b, r, &s, &m);
@@ -87,10 +87,10 @@ __device__ inline float add_pair(float acc, const struct pair_data<FORMAT> &data
 enum {
     MOST_NORMS = 320,                                                        // blocks of threads
     NORM_WIDTH = 8192,                                                       // at most
-    NORM_BYTES = NORM_WIDTH + NORM_WIDTH / RF_BLOCK * 2 * (int)sizeof(float) // of a row
+    NORM_BYTES = NORM_WIDTH + NORM_WIDTH / RF_BLOCK * 2 * (int)sizeof(float) // for a row
 };
 
-// Where a warp's part lies in shared memory: [pairs][4 t][2 blocks][2][4], then [pairs][2].
+// The place of a warp's part in shared memory: [pairs][4 t][2 blocks][2][4], then [pairs][2].
 struct normed_part {
     char *codes;
     float2 *scales;
@@ -143,8 +143,9 @@ __device__ inline void norm_part(const struct gpu_unnormed &row, const struct no
 
 // ---- what becomes of the sums ----
 
-// Of gates, a block of threads has two tiles of either matrix, so 32 results: a block of codes. Two
-// sets of warps have a tile each of both. Of rotations, it has a tile of both halves of a head.
+// With gates a block of threads has two tiles of either matrix, so 32 results: a block of codes.
+// Two sets of warps have a tile each of both. With rotations it has a tile of both halves of a
+// head.
 __host__ __device__ constexpr int tiles_of(enum linear_kind kind)
 {
     return kind == GATES || kind == ROTATES ? 2 : 1;
@@ -163,35 +164,35 @@ __device__ inline float sum_of(const part_sums<PARTS, TILES> &sums, int tile, in
     return sum_parts<PARTS, TILES * RF_PANEL_ROWS>(&sums[0][tile][row]);
 }
 
-// `begin`, `load` and `put` are called as those of struct rotation.
+// Called as the functions of struct rotation are.
 template <int PARTS, int KIND> struct one_end {
     struct result mine;
     float old;
 
-    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_early(const struct gpu_linear &args, const struct place &place)
     {
         mine = find_result<RF_PANEL_ROWS>(args, place, threadIdx.x);
     }
-    __device__ void load(const struct gpu_linear &args, const struct place &)
+    __device__ void load_late(const struct gpu_linear &args, const struct place &)
     {
         old = old_of(args, mine);
     }
-    __device__ void put(const struct gpu_linear &args, const struct place &place,
-                        const part_sums<PARTS, 1> *sums) const
+    __device__ void put_results(const struct gpu_linear &args, const struct place &place,
+                                const part_sums<PARTS, 1> *sums) const
     {
         if (mine.y) put_result(args, place, mine, old, sum_of<PARTS, 1>(*sums, 0, threadIdx.x));
     }
 };
 
 template <int PARTS> struct one_end<PARTS, GATES> {
-    __device__ void begin(const struct gpu_linear &, const struct place &)
+    __device__ void load_early(const struct gpu_linear &, const struct place &)
     {
     }
-    __device__ void load(const struct gpu_linear &, const struct place &)
+    __device__ void load_late(const struct gpu_linear &, const struct place &)
     {
     }
-    __device__ void put(const struct gpu_linear &args, const struct place &place,
-                        const part_sums<PARTS, 2> *sums) const
+    __device__ void put_results(const struct gpu_linear &args, const struct place &place,
+                                const part_sums<PARTS, 2> *sums) const
     {
         if (threadIdx.x >= WARP) return;
         int set = threadIdx.x / RF_PANEL_ROWS, at = threadIdx.x % RF_PANEL_ROWS,
@@ -213,16 +214,16 @@ template <int PARTS> struct one_end<PARTS, ROTATES> {
     {
         return place.tile * RF_PANEL_ROWS + (int)threadIdx.x;
     }
-    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_early(const struct gpu_linear &args, const struct place &place)
     {
-        if (threadIdx.x < RF_PANEL_ROWS) rotation.begin(args, place, 0, row(place));
+        if (threadIdx.x < RF_PANEL_ROWS) rotation.load_early(args, place, 0, row(place));
     }
-    __device__ void load(const struct gpu_linear &args, const struct place &place)
+    __device__ void load_late(const struct gpu_linear &args, const struct place &place)
     {
-        if (threadIdx.x < RF_PANEL_ROWS) rotation.load(args, 0, row(place));
+        if (threadIdx.x < RF_PANEL_ROWS) rotation.load_late(args, 0, row(place));
     }
-    __device__ void put(const struct gpu_linear &args, const struct place &place,
-                        const part_sums<PARTS, 2> *sums) const
+    __device__ void put_results(const struct gpu_linear &args, const struct place &place,
+                                const part_sums<PARTS, 2> *sums) const
     {
         if (threadIdx.x >= RF_PANEL_ROWS) return;
         float2 y = {sum_of<PARTS, 2>(*sums, 0, threadIdx.x),
@@ -247,19 +248,19 @@ __device__ inline const char *tile_of(const struct gpu_linear &args, const struc
 
 // The sums of a warp's part times the row.
 template <int FORMAT, int TILES, typename RING, typename ROW>
-__device__ inline void add_part(float (&acc)[TILES], RING &weights, ROW row, int begin, int end)
+__device__ inline void add_row_part(float (&acc)[TILES], RING &weights, ROW row, int begin, int end)
 {
     using source = tiles_source<FORMAT, TILES>;
     int lane = threadIdx.x % WARP;
     struct one_row x[2];
-    if (begin < end) row.load(x[0], 0);
+    if (begin < end) row.load_pair_of_row(x[0], 0);
 #pragma unroll 1
     for (int p = begin; p < end; p += source::steps) {
         uint32_t group = weights.take();
 #pragma unroll
         for (int i = 0; i < source::steps; i++) {
             if (p + i >= end) break;
-            if (p + i + 1 < end) row.load(x[(i + 1) % 2], i + 1);
+            if (p + i + 1 < end) row.load_pair_of_row(x[(i + 1) % 2], i + 1);
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
                 struct pair_data<FORMAT> data;
@@ -267,7 +268,7 @@ __device__ inline void add_part(float (&acc)[TILES], RING &weights, ROW row, int
                 acc[m] = add_pair<FORMAT>(acc[m], data, x[i % 2], lane % 4);
             }
         }
-        row.advance(source::steps);
+        row.skip_pairs(source::steps);
     }
 }
 
@@ -292,58 +293,58 @@ __global__ void __launch_bounds__(sets_of(KIND) * PARTS * WARP, BLOCKS)
             panel_source<FORMAT>(tile_of<PARTS, KIND>(args, place, layout.bytes, m), layout);
     struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<1, KIND>());
     struct one_end<PARTS, KIND> ending;
-    ending.begin(args, place);
+    ending.load_early(args, place);
     wait_for_previous(); // weights do not depend on the kernels before, the row does
 
     float acc[TILES] = {};
-    ending.load(args, place);
+    ending.load_late(args, place);
     if (NORMS && args.unnormed.x) {
         const struct normed_part part(shared + BARRIER_BYTES + WARPS * STAGES * source::bytes,
                                       (args.x.pairs + PARTS - 1) / PARTS, warp % PARTS);
         float scale = norm_scale<WARPS>(args.unnormed.x, args.k, args.unnormed.eps);
         norm_part<PARTS, SETS>(args.unnormed, part, scale, begin, end);
         const row_place<true> row = {(const uint4 *)part.codes + t, part.scales};
-        add_part<FORMAT, TILES>(acc, weights, row, begin, end);
+        add_row_part<FORMAT, TILES>(acc, weights, row, begin, end);
     } else {
         size_t at = (size_t)(place.first / GPU_ROW_GROUP) * args.x.pairs + begin;
         const row_place<false> row = {(const uint4 *)args.x.codes + at * WARP + t,
                                       (const float2 *)args.x.scales + at * 2 * GPU_ROW_GROUP};
-        add_part<FORMAT, TILES>(acc, weights, row, begin, end);
+        add_row_part<FORMAT, TILES>(acc, weights, row, begin, end);
     }
     for (int m = 0; t < 2 && m < TILES; m++)
         sums[warp / PARTS][warp % PARTS][m][lane / 4 + 8 * t] = acc[m];
     __syncthreads();
-    ending.put(args, place, sums);
+    ending.put_results(args, place, sums);
 }
 
 template <int FORMAT, int PARTS, int STAGES, int BLOCKS, enum linear_kind KIND, bool NORMS>
-static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
+static cudaError_t launch_one(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     constexpr int TILES = tiles_of(KIND), WARPS = sets_of(KIND) * PARTS;
     constexpr size_t ring = STAGES * tiles_source<FORMAT, TILES>::bytes,
                      norm = NORMS ? NORM_BYTES + WARPS * GPU_PAIR * 2 : 0;
     dim3 grid = grid_of<TILES, 1>(args);
-    if (KIND == GATES) grid.x /= 2; // of both matrices
+    if (KIND == GATES) grid.x /= 2; // a block of threads has both matrices
     return launch_shared(gpu, linear_one<FORMAT, PARTS, STAGES, BLOCKS, KIND, NORMS>, grid, WARPS,
                          BARRIER_BYTES + WARPS * ring + norm, *args,
                          gpu_layout(FORMAT, (size_t)args->k));
 }
 
 template <int FORMAT>
-static cudaError_t choose(const struct gpu_launch *gpu, const struct gpu_linear *args)
+static cudaError_t choose_one(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     if constexpr (format_traits<FORMAT>::group == RF_BLOCK) {
         int more_parts = args->parts == GPU_MORE_PARTS;
-        if (args->groups) return launch<FORMAT, 8, 2, 4, EXPERTS, false>(gpu, args);
-        if (args->gates) return launch<FORMAT, 8, 1, 2, GATES, true>(gpu, args);
+        if (args->groups) return launch_one<FORMAT, 8, 2, 4, EXPERTS, false>(gpu, args);
+        if (args->gates) return launch_one<FORMAT, 8, 1, 2, GATES, true>(gpu, args);
         if (args->rotates)
-            return more_parts ? launch<FORMAT, 16, 1, 2, ROTATES, true>(gpu, args)
-                              : launch<FORMAT, 8, 2, 2, ROTATES, true>(gpu, args);
+            return more_parts ? launch_one<FORMAT, 16, 1, 2, ROTATES, true>(gpu, args)
+                              : launch_one<FORMAT, 8, 2, 2, ROTATES, true>(gpu, args);
         if (args->unnormed.x)
-            return more_parts ? launch<FORMAT, 16, 2, 2, PLAIN, true>(gpu, args)
-                              : launch<FORMAT, 8, 2, 4, PLAIN, true>(gpu, args);
-        return more_parts ? launch<FORMAT, 16, 2, 2, PLAIN, false>(gpu, args)
-                          : launch<FORMAT, 8, 2, 4, PLAIN, false>(gpu, args);
+            return more_parts ? launch_one<FORMAT, 16, 2, 2, PLAIN, true>(gpu, args)
+                              : launch_one<FORMAT, 8, 2, 4, PLAIN, true>(gpu, args);
+        return more_parts ? launch_one<FORMAT, 16, 2, 2, PLAIN, false>(gpu, args)
+                          : launch_one<FORMAT, 8, 2, 4, PLAIN, false>(gpu, args);
     }
     return cudaErrorInvalidValue;
 }
@@ -367,7 +368,7 @@ cudaError_t gpu_linear_one(const struct gpu_launch *gpu, const struct gpu_linear
 {
     switch (args->format) {
 #define RF_ROW(name, FORMAT, ...) \
-    case RF_FORMAT_##FORMAT: return choose<RF_FORMAT_##FORMAT>(gpu, args);
+    case RF_FORMAT_##FORMAT: return choose_one<RF_FORMAT_##FORMAT>(gpu, args);
         RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;

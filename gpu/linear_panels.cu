@@ -37,15 +37,15 @@ __device__ inline void multiply_16(int c[4], int start, uint32_t a0, uint32_t a1
 // them, and of its columns 2t and 2t + 1 the scales.
 template <int FORMAT, bool IN_16> struct rows_data {
     uint4 codes, low;
-    uint4 scales[2]; // of each block: for both columns d and the sum of the codes
-    uint4 halves[2]; // of each block: for both columns the sums of both halves
+    uint4 scales[2]; // for each block and both columns: d and the sum of the codes
+    uint4 halves[2]; // for each block and both columns: the sums of both halves
 };
 
-// Where a lane's part of a group of 8 rows begins, which advances with the pairs.
+// The place of a lane's part of a group of 8 rows, which advances with the pairs.
 template <int FORMAT, bool IN_16> struct rows_place {
     const uint4 *codes, *low, *scales, *halves;
 
-    __device__ void begin(const struct gpu_linear &args, int row, int last, int pair, int lane)
+    __device__ void point_at(const struct gpu_linear &args, int row, int last, int pair, int lane)
     {
         size_t group = min(row, last) / GPU_ROW_GROUP,
                at = group * args.x.pairs + pair; // rows behind the last are not written
@@ -55,14 +55,14 @@ template <int FORMAT, bool IN_16> struct rows_place {
         if constexpr (format_traits<FORMAT>::group < RF_BLOCK)
             halves = (const uint4 *)args.x.halves + at * 8 + lane % 4;
     }
-    __device__ void advance(int pairs)
+    __device__ void skip_pairs(int pairs)
     {
         codes += pairs * WARP;
         if constexpr (IN_16) low += pairs * WARP;
         scales += pairs * 8;
         if constexpr (format_traits<FORMAT>::group < RF_BLOCK) halves += pairs * 8;
     }
-    __device__ void load(struct rows_data<FORMAT, IN_16> &data, int pair) const
+    __device__ void load_pair_of_rows(struct rows_data<FORMAT, IN_16> &data, int pair) const
     {
         data.codes = codes[pair * WARP];
         if constexpr (IN_16) data.low = low[pair * WARP];
@@ -98,7 +98,7 @@ __device__ inline void sum_products(float sums[4], const uint32_t a[4],
         for (int i = 0; i < 4; i++)
             sums[i] = __int2float_rn(c[i] * 256 + low[i] - traits::offset * (int)of_rows[i % 2]);
     } else {
-        float over[2]; // what the sums have too much
+        float over[2]; // excess of the sums
         for (int i = 0; i < 2; i++)
             over[i] = traits::offset ? __fmaf_rn((float)traits::offset, of_rows[i], 12582912.0f)
                                      : 12582912.0f;
@@ -180,8 +180,8 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     struct rows_data<FORMAT, IN_16> x[1 + AHEAD][AHEAD ? COLUMNS : 1];
     if (AHEAD)
         for (int c = 0; c < COLUMNS; c++) {
-            rows[c].begin(args, place.first + 8 * c, place.end - 1, begin, lane);
-            if (begin < end) rows[c].load(x[0][c], 0);
+            rows[c].point_at(args, place.first + 8 * c, place.end - 1, begin, lane);
+            if (begin < end) rows[c].load_pair_of_rows(x[0][c], 0);
         }
     float acc[TILES][COLUMNS][4] = {};
 #pragma unroll 1
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
             if (p + i >= end) break;
 #pragma unroll
             for (int c = 0; AHEAD && c < COLUMNS; c++)
-                if (p + i + 1 < end) rows[c].load(x[(i + 1) % (1 + AHEAD)][c], i + 1);
+                if (p + i + 1 < end) rows[c].load_pair_of_rows(x[(i + 1) % (1 + AHEAD)][c], i + 1);
             struct panel_values<FORMAT> w[TILES];
 #pragma unroll
             for (int m = 0; m < TILES; m++) w[m].read(group + m * source::panel::bytes, p, i, lane);
@@ -200,8 +200,8 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
             for (int c = 0; c < COLUMNS; c++) {
                 struct rows_data<FORMAT, IN_16> &of = x[i % (1 + AHEAD)][AHEAD ? c : 0];
                 if (!AHEAD) {
-                    rows[0].begin(args, place.first + 8 * c, place.end - 1, p + i, lane);
-                    rows[0].load(of, 0);
+                    rows[0].point_at(args, place.first + 8 * c, place.end - 1, p + i, lane);
+                    rows[0].load_pair_of_rows(of, 0);
                 }
 #pragma unroll
                 for (int m = 0; m < TILES; m++)
@@ -213,14 +213,14 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
                                                           w[m].m[b][h], of, b, h);
             }
         }
-        for (int c = 0; AHEAD && c < COLUMNS; c++) rows[c].advance(source::steps);
+        for (int c = 0; AHEAD && c < COLUMNS; c++) rows[c].skip_pairs(source::steps);
     }
     finish<PARTS, TILES, COLUMNS>(args, place, acc);
 }
 
 template <int FORMAT, bool IN_16, int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS,
           enum linear_kind KIND = PLAIN>
-static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
+static cudaError_t launch_panels(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * tiles_source<FORMAT, TILES>::bytes;
     return launch_shared(gpu,
@@ -230,40 +230,40 @@ static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear 
                          gpu_layout(FORMAT, (size_t)args->k));
 }
 
-// From so many weight rows on, all processors are busy though blocks of threads take two tiles,
-// which share what they load of rows.
+// Weight rows that keep all processors busy although blocks of threads take two tiles, which share
+// the loads of rows.
 enum { MANY_ROWS = 8192 };
 
 // Stages and sums take 99 KB at most, which all devices have.
 template <int FORMAT, bool IN_16>
-static cudaError_t choose(const struct gpu_launch *gpu, const struct gpu_linear *args)
+static cudaError_t choose_panels(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     if (args->groups)
         return gpu_group_rows(args->n) == 8
-                   ? launch<FORMAT, IN_16, 8, 1, 1, 3, 3, EXPERTS>(gpu, args)
-                   : launch<FORMAT, IN_16, 8, 1, 4, 2, 2, EXPERTS>(gpu, args);
+                   ? launch_panels<FORMAT, IN_16, 8, 1, 1, 3, 3, EXPERTS>(gpu, args)
+                   : launch_panels<FORMAT, IN_16, 8, 1, 4, 2, 2, EXPERTS>(gpu, args);
     if (args->parts == GPU_MORE_PARTS) {
-        if (args->n <= 8) return launch<FORMAT, IN_16, 16, 1, 1, 2, 1>(gpu, args);
-        if (args->n <= 16) return launch<FORMAT, IN_16, 16, 1, 2, 2, 1>(gpu, args);
-        return launch<FORMAT, IN_16, 16, 1, 8, 2, 1>(gpu, args);
+        if (args->n <= 8) return launch_panels<FORMAT, IN_16, 16, 1, 1, 2, 1>(gpu, args);
+        if (args->n <= 16) return launch_panels<FORMAT, IN_16, 16, 1, 2, 2, 1>(gpu, args);
+        return launch_panels<FORMAT, IN_16, 16, 1, 8, 2, 1>(gpu, args);
     }
     if constexpr (!IN_16 && format_traits<FORMAT>::group == RF_BLOCK)
         if (weight_rows(args) >= MANY_ROWS) {
-            if (args->n <= 8) return launch<FORMAT, IN_16, 8, 2, 1, 2, 2>(gpu, args);
-            if (args->n <= 16) return launch<FORMAT, IN_16, 8, 2, 2, 2, 2>(gpu, args);
+            if (args->n <= 8) return launch_panels<FORMAT, IN_16, 8, 2, 1, 2, 2>(gpu, args);
+            if (args->n <= 16) return launch_panels<FORMAT, IN_16, 8, 2, 2, 2, 2>(gpu, args);
         }
-    if (args->n <= 8) return launch<FORMAT, IN_16, 8, 1, 1, 3, 3>(gpu, args);
-    if (args->n <= 16) return launch<FORMAT, IN_16, 8, 1, 2, 3, 2>(gpu, args);
-    return launch<FORMAT, IN_16, 8, 1, 8, 2, 2>(gpu, args);
+    if (args->n <= 8) return launch_panels<FORMAT, IN_16, 8, 1, 1, 3, 3>(gpu, args);
+    if (args->n <= 16) return launch_panels<FORMAT, IN_16, 8, 1, 2, 3, 2>(gpu, args);
+    return launch_panels<FORMAT, IN_16, 8, 1, 8, 2, 2>(gpu, args);
 }
 
 cudaError_t gpu_linear_panels(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     switch (args->format) {
-#define RF_ROW(name, FORMAT, ...)                                        \
-    case RF_FORMAT_##FORMAT:                                             \
-        return args->x.low ? choose<RF_FORMAT_##FORMAT, true>(gpu, args) \
-                           : choose<RF_FORMAT_##FORMAT, false>(gpu, args);
+#define RF_ROW(name, FORMAT, ...)                                               \
+    case RF_FORMAT_##FORMAT:                                                    \
+        return args->x.low ? choose_panels<RF_FORMAT_##FORMAT, true>(gpu, args) \
+                           : choose_panels<RF_FORMAT_##FORMAT, false>(gpu, args);
         RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;

@@ -1,4 +1,5 @@
-/* The launches of a pass: an operation of the program each, or several in one. */
+/* The launches of a pass: one for each operation of the program, or one for several where a kernel
+ * can do them together. pass.c records them; nothing here waits for the device. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ static const float *gain_of(const struct rf_weight *weight)
     return weight ? weight->data : NULL;
 }
 
-/* A slot in the forms that a pass or its head over n rows has. */
+/* A slot's rows, in the forms that a pass or a head over n rows uses. */
 static struct gpu_rows rows_of(const struct gpu_view *view, int32_t slot, int32_t n)
 {
     struct gpu_rows rows = view->slots[slot];
@@ -34,7 +35,7 @@ static struct gpu_rows rows_of(const struct gpu_view *view, int32_t slot, int32_
     return rows;
 }
 
-static int32_t parts_of(const struct rf_op *op)
+static int32_t parts_of_layer(const struct rf_op *op)
 {
     size_t rows = 0;
     for (int32_t l = 0; l < op->n; l++) rows += op->weight[l]->plan.rows;
@@ -91,7 +92,7 @@ static struct gpu_fold fold_of(const struct gpu_view *view, const struct rf_op *
 }
 
 /* The operation of the body that wrote the input of another one, or NULL. */
-static const struct rf_op *before(const struct gpu_view *view, const struct rf_op *op)
+static const struct rf_op *writer_of_input(const struct gpu_view *view, const struct rf_op *op)
 {
     const struct rf_program *program = view->base.shape.program;
     if (op < program->body || op >= program->body + program->n_body) return NULL;
@@ -101,7 +102,7 @@ static const struct rf_op *before(const struct gpu_view *view, const struct rf_o
 }
 
 /* A slot in BF16 alone. */
-static struct gpu_rows bf16_of(const struct gpu_view *view, int32_t slot)
+static struct gpu_rows slot_in_bf16(const struct gpu_view *view, int32_t slot)
 {
     struct gpu_rows rows = rows_of(view, slot, view->n_rows);
     return (struct gpu_rows){
@@ -119,7 +120,7 @@ static struct gpu_linear plain_linear(const struct gpu_view *view, const struct 
                               .n = n,
                               .k = (int32_t)op->weight[first]->plan.columns,
                               .accumulate = op->accumulate,
-                              .parts = parts_of(op),
+                              .parts = parts_of_layer(op),
                               .x = rows_of(view, op->in[0], n),
                               .groups = by_expert ? view->experts.groups : NULL,
                               .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
@@ -182,12 +183,12 @@ static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct
 {
     if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
     args->next = fold_of(view, &op[1]);
-    args->normed = bf16_of(view, op[1].out[0]);
+    args->normed = slot_in_bf16(view, op[1].out[0]);
     return gpu_can_fold_next(args);
 }
 
 /* Makes what is behind a linear layer part of it, if one launch can do both. */
-static int join(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+static int join_next(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
 {
     static int (*const joins[])(const struct gpu_view *, const struct rf_op *,
                                 struct gpu_linear *) = {join_gate, join_rotation, join_norm};
@@ -211,7 +212,7 @@ static int can_norm(const struct gpu_view *view, const struct rf_op *op)
     for (int32_t l = 0; l < op->n; l++) {
         if (l > 0 && op->weight[l]->plan.format == op->weight[0]->plan.format) continue;
         struct gpu_linear args = plain_linear(view, op, l, 1);
-        join(view, op, &args);
+        join_next(view, op, &args);
         if (!gpu_can_norm(&args)) return 0;
     }
     return 1;
@@ -237,7 +238,7 @@ static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_
                                    int32_t first, int32_t n)
 {
     struct gpu_linear args = plain_linear(view, op, first, n);
-    const struct rf_op *norm = before(view, op);
+    const struct rf_op *norm = writer_of_input(view, op);
     if (!norm || norm->kind != RF_OP_NORM) return args;
     if (is_folded(view, norm))
         args.fold = fold_of(view, norm);
@@ -248,9 +249,9 @@ static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_
     return args;
 }
 
-/* The matrices of one format after the other. */
-static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
-                          const struct rf_op *op, int32_t n)
+/* Launches the matrices of one format after the other. */
+static cudaError_t launch_linear(const struct gpu_view *view, const struct gpu_launch *launch,
+                                 const struct rf_op *op, int32_t n)
 {
     cudaError_t status = cudaSuccess;
     for (int32_t l = 0; status == cudaSuccess && l < op->n; l++) {
@@ -264,16 +265,16 @@ static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *
     return status;
 }
 
-static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
-                              const struct rf_op *op, int32_t n)
+static cudaError_t launch_rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
+                                     const struct rf_op *op, int32_t n)
 {
     const struct gpu_rope args = rope_of(view, op);
     return gpu_rope_store(launch, &args, n);
 }
 
-/* As many tiles at a time as there is room for partial results. */
-static cudaError_t attention(const struct gpu_view *view, const struct gpu_launch *launch,
-                             const struct rf_op *op)
+/* Takes as many tiles at a time as there is room for partial results. */
+static cudaError_t launch_attention(const struct gpu_view *view, const struct gpu_launch *launch,
+                                    const struct rf_op *op)
 {
     const struct gpu_tile *tiles = gpu_host_tiles(view);
     int32_t room = gpu_partial_rows(view);
@@ -310,8 +311,8 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
     return status;
 }
 
-static cudaError_t embed(const struct gpu_view *view, const struct gpu_launch *launch,
-                         const struct gpu_rows *out, int32_t n)
+static cudaError_t launch_embed(const struct gpu_view *view, const struct gpu_launch *launch,
+                                const struct gpu_rows *out, int32_t n)
 {
     const struct rf_params *params = view->params;
     const struct gpu_rotations rotations = {.values = view->rotations,
@@ -324,8 +325,8 @@ static cudaError_t embed(const struct gpu_view *view, const struct gpu_launch *l
                      out->width, device_pass(view).rows, n, &rotations);
 }
 
-static cudaError_t gate(const struct gpu_view *view, const struct gpu_launch *launch,
-                        const struct rf_op *op, int32_t n)
+static cudaError_t launch_gate(const struct gpu_view *view, const struct gpu_launch *launch,
+                               const struct rf_op *op, int32_t n)
 {
     int by_expert = view->base.shape.program->slots[op->out[0]].by_expert;
     const struct gpu_gate args = {.gate = view->slots[op->in[0]].f32,
@@ -338,7 +339,7 @@ static cudaError_t gate(const struct gpu_view *view, const struct gpu_launch *la
     return gpu_gate(launch, &out, &args, by_expert ? gpu_expert_rows(&view->experts, n) : n);
 }
 
-static cudaError_t choose_experts(const struct gpu_view *view, const struct gpu_launch *launch,
+static cudaError_t launch_experts(const struct gpu_view *view, const struct gpu_launch *launch,
                                   const struct rf_op *op, int32_t n)
 {
     cudaError_t status = gpu_choose_experts(launch, &view->experts, view->slots[op->in[0]].f32, n);
@@ -347,8 +348,8 @@ static cudaError_t choose_experts(const struct gpu_view *view, const struct gpu_
                                               view->slots[op->in[1]].f32, n);
 }
 
-static cudaError_t add(const struct gpu_view *view, const struct gpu_launch *launch,
-                       const struct rf_op *op, int32_t n)
+static cudaError_t launch_add(const struct gpu_view *view, const struct gpu_launch *launch,
+                              const struct rf_op *op, int32_t n)
 {
     int has_share = op->kind == RF_OP_ADD_SHARE;
     const struct gpu_add args = {.out = view->slots[op->out[0]].f32,
@@ -361,29 +362,28 @@ static cudaError_t add(const struct gpu_view *view, const struct gpu_launch *lau
     return gpu_add(launch, &args, n);
 }
 
-/* Norms and linear layers take n rows: all of the pass, or those of the head, which are `picked`.
- */
-static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch *launch,
-                           const struct rf_op *op, const int32_t *picked, int32_t n)
+/* Norms and linear layers take n rows: all of the pass, or the `picked` rows of the head. */
+static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launch *launch,
+                             const struct rf_op *op, const int32_t *picked, int32_t n)
 {
     const struct gpu_rows *in = &view->slots[op->in[0]], made = rows_of(view, op->out[0], n),
                           *out = &made;
     switch (op->kind) {
-    case RF_OP_EMBED: return embed(view, launch, out, n);
+    case RF_OP_EMBED: return launch_embed(view, launch, out, n);
     case RF_OP_NORM:
         return gpu_norm(launch, out, in->f32, gain_of(op->weight[0]), view->params->rms_eps, picked,
                         n);
     case RF_OP_LINEAR:
-    case RF_OP_EXPERT_LINEAR: return linear(view, launch, op, n);
-    case RF_OP_ROPE_STORE: return rope_store(view, launch, op, n);
-    case RF_OP_ATTENTION: return attention(view, launch, op);
+    case RF_OP_EXPERT_LINEAR: return launch_linear(view, launch, op, n);
+    case RF_OP_ROPE_STORE: return launch_rope_store(view, launch, op, n);
+    case RF_OP_ATTENTION: return launch_attention(view, launch, op);
     case RF_OP_SILU_GATE:
-    case RF_OP_GELU_GATE: return gate(view, launch, op, n);
-    case RF_OP_CHOOSE_EXPERTS: return choose_experts(view, launch, op, n);
+    case RF_OP_GELU_GATE: return launch_gate(view, launch, op, n);
+    case RF_OP_CHOOSE_EXPERTS: return launch_experts(view, launch, op, n);
     case RF_OP_SUM_EXPERTS:
         return gpu_sum_experts(launch, &view->experts, out->f32, in->f32, out->width, n);
     case RF_OP_ADD:
-    case RF_OP_ADD_SHARE: return add(view, launch, op, n);
+    case RF_OP_ADD_SHARE: return launch_add(view, launch, op, n);
     case RF_OP_CAP:
         return gpu_cap(launch, out->f32, in->f32, op->scale, op->cap,
                        (size_t)n * (size_t)out->width);
@@ -393,7 +393,7 @@ static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch 
 }
 
 /* The head over the wanted rows, in groups that fit the logits. */
-static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *launch)
+static cudaError_t launch_head(const struct gpu_view *view, const struct gpu_launch *launch)
 {
     const struct rf_program *program = view->base.shape.program;
     const struct rf_pass *pass = &view->pass;
@@ -402,8 +402,8 @@ static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *
     for (int32_t done = 0; status == cudaSuccess && done < pass->n_wanted; done += most) {
         int32_t n = pass->n_wanted - done < most ? pass->n_wanted - done : most;
         for (int32_t o = 0; status == cudaSuccess && o < program->n_head; o++)
-            status = perform(view, launch, &program->head[o],
-                             gpu_device_ints(view, view->upload.wanted) + done, n);
+            status = launch_op(view, launch, &program->head[o],
+                               gpu_device_ints(view, view->upload.wanted) + done, n);
         if (status != cudaSuccess || (!pass->logprobs && !pass->n_best)) continue;
         const struct gpu_choice args = {
             .logits = view->slots[RF_SLOT_LOGITS].f32,
@@ -421,19 +421,19 @@ static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *
 }
 
 /* Operations from op[0] on, in one launch where that is possible. *taken: how many. */
-static cudaError_t perform_next(const struct gpu_view *view, const struct gpu_launch *launch,
-                                const struct rf_op *op, int32_t *taken)
+static cudaError_t launch_next(const struct gpu_view *view, const struct gpu_launch *launch,
+                               const struct rf_op *op, int32_t *taken)
 {
     int32_t n = view->n_rows;
     if (op->kind == RF_OP_LINEAR) {
         struct gpu_linear args = linear_of(view, op, 0, n);
         *taken = 2;
-        if (join(view, op, &args)) return gpu_linear(launch, &args);
+        if (join_next(view, op, &args)) return gpu_linear(launch, &args);
     }
     *taken = 1;
     if (is_inside(view, op)) return cudaSuccess;
-    if (!is_folded(view, op)) return perform(view, launch, op, NULL, n);
-    const struct gpu_rows out = bf16_of(view, op->out[0]);
+    if (!is_folded(view, op)) return launch_op(view, launch, op, NULL, n);
+    const struct gpu_rows out = slot_in_bf16(view, op->out[0]);
     const struct gpu_fold fold = fold_of(view, op);
     return gpu_fold_norm(launch, &out, view->slots[op->in[0]].f32, &fold, n);
 }
@@ -449,7 +449,7 @@ cudaError_t gpu_launch_all(const struct gpu_view *view, const struct gpu_launch 
         int may_stop = op->may_stop || (o > 0 && op[-1].may_stop);
         *cancelled = may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
         if (*cancelled) return status;
-        status = perform_next(view, launch, op, &taken);
+        status = launch_next(view, launch, op, &taken);
     }
-    return status == cudaSuccess ? answer(view, launch) : status;
+    return status == cudaSuccess ? launch_head(view, launch) : status;
 }

@@ -1,4 +1,5 @@
-// What a lane takes of panels that lie in shared memory.
+// Panels in shared memory as the lanes of a warp read them: codes, scales and minima of a pair of
+// blocks. The kernels of linear_one.cu, linear_panels.cu and wide_panels.cu decode with it.
 #ifndef RF_GPU_PANELS_CUH
 #define RF_GPU_PANELS_CUH
 
@@ -21,7 +22,7 @@ __device__ inline uint32_t mxfp4_codes(uint32_t nibbles, uint32_t negated)
     return look_up(0x0f0e0d0cu, 0x18141210u, nibbles) | look_up(0x090a0b0cu, 0x00040608u, negated);
 }
 
-// What a lane takes from memory of a pair of blocks.
+// A lane's part of a pair of blocks, as it lies in memory.
 template <int FORMAT> struct pair_data {
     uint4 codes[format_traits<FORMAT>::bits == 8 ? 2 : 1];
     uint2 upper;  // 6 bits
@@ -49,12 +50,12 @@ template <int FORMAT> struct panel_source {
     {
         return (pair + n - 1) / 4 - pair / 4 + 1;
     }
-    __device__ uint32_t bytes_of(int pair, int n) const
+    __device__ uint32_t step_bytes(int pair, int n) const
     {
         return n * (codes + scales) + units_of(pair, n) * units;
     }
     template <typename COPIER>
-    __device__ void copy(const COPIER &copier, uint32_t to, int pair, int n) const
+    __device__ void copy_steps(const COPIER &copier, uint32_t to, int pair, int n) const
     {
         copier.copy(to, tile + (size_t)pair * codes, n * codes);
         copier.copy(to + scales_at, tile_scales + (size_t)pair * scales, n * scales);
@@ -71,19 +72,19 @@ template <int FORMAT, int TILES> struct tiles_source {
     static constexpr int steps = panel::steps, bytes = TILES * panel::bytes;
     panel of[TILES];
 
-    __device__ uint32_t bytes_of(int pair, int n) const
+    __device__ uint32_t step_bytes(int pair, int n) const
     {
-        return TILES * of[0].bytes_of(pair, n);
+        return TILES * of[0].step_bytes(pair, n);
     }
     template <typename COPIER>
-    __device__ void copy(const COPIER &copier, uint32_t to, int pair, int n) const
+    __device__ void copy_steps(const COPIER &copier, uint32_t to, int pair, int n) const
     {
 #pragma unroll
-        for (int m = 0; m < TILES; m++) of[m].copy(copier, to + m * panel::bytes, pair, n);
+        for (int m = 0; m < TILES; m++) of[m].copy_steps(copier, to + m * panel::bytes, pair, n);
     }
 };
 
-// Of a pair whose codes, and whose scales and unit of rows g and g + 8, lie there in shared memory.
+// Loads a pair; codes, and scales and unit of rows g and g + 8: their places in shared memory.
 template <int FORMAT>
 __device__ inline void load_pair(struct pair_data<FORMAT> &data, uint32_t codes, uint32_t scales,
                                  uint32_t unit, int lane)

@@ -1,7 +1,8 @@
-// How fast a device reads, and how fast its instructions are: the ceilings of the roofline.
+// Repeats single instructions on all processors: the compute ceilings of roofline.c.
 #include "gpu/wgmma.cuh"
 
-enum { THREADS = 256, BLOCKS = 4, CHAINS = 8 }; // of a processor; sums that do not wait for another
+// BLOCKS of threads on each processor; CHAINS: sums of a thread that do not wait for one another.
+enum { THREADS = 256, BLOCKS = 4, CHAINS = 8 };
 
 static __device__ uint32_t random_bits(uint32_t x)
 {
@@ -13,14 +14,14 @@ static __device__ uint32_t random_bits(uint32_t x)
 template <int PEAK> struct instruction;
 
 template <> struct instruction<GPU_PEAK_BF16> {
-    static constexpr double operations = 2.0 * 16 * 8 * 16 / WARP; // of a thread
+    static constexpr double operations = 2.0 * 16 * 8 * 16 / WARP; // one thread's
     float sums[4];
     // Two numbers from 0.5 to 1 with any sign.
     static __device__ uint32_t operand(uint32_t bits)
     {
         return (bits & 0x807f807fu) | 0x3f003f00u;
     }
-    __device__ void run(const uint32_t (&x)[6])
+    __device__ void issue(const uint32_t (&x)[6])
     {
         asm volatile(
             "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, "
@@ -37,7 +38,7 @@ template <> struct instruction<GPU_PEAK_INT8> {
     {
         return bits;
     }
-    __device__ void run(const uint32_t (&x)[6])
+    __device__ void issue(const uint32_t (&x)[6])
     {
         asm volatile(
             "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, "
@@ -54,13 +55,14 @@ template <> struct instruction<GPU_PEAK_DP4A> {
     {
         return bits;
     }
-    __device__ void run(const uint32_t (&x)[6])
+    __device__ void issue(const uint32_t (&x)[6])
     {
         asm volatile("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sums[0]) : "r"(x[0]), "r"(x[4]));
     }
 };
 
-template <int PEAK> static __global__ void __launch_bounds__(THREADS) peak(int loops, uint32_t *out)
+template <int PEAK>
+static __global__ void __launch_bounds__(THREADS) peaks_issue(int loops, uint32_t *out)
 {
     struct instruction<PEAK> chains[CHAINS] = {
     };
@@ -71,7 +73,7 @@ template <int PEAK> static __global__ void __launch_bounds__(THREADS) peak(int l
 #pragma unroll 1
     for (int l = 0; l < loops; l++)
 #pragma unroll
-        for (int c = 0; c < CHAINS; c++) chains[c].run(x);
+        for (int c = 0; c < CHAINS; c++) chains[c].issue(x);
 #pragma unroll
     for (int c = 0; c < CHAINS; c++) seen ^= (uint32_t)chains[c].sums[0];
     if (seen == 0x9e3779b9u) *out = seen; // keeps the sums
@@ -89,7 +91,7 @@ template <int PEAK>
 static cudaError_t run_peak(cudaStream_t stream, int loops, uint32_t *out, double *operations)
 {
     unsigned blocks = processors() * BLOCKS;
-    peak<PEAK><<<blocks, THREADS, 0, stream>>>(loops, out);
+    peaks_issue<PEAK><<<blocks, THREADS, 0, stream>>>(loops, out);
     *operations = instruction<PEAK>::operations * CHAINS * THREADS * blocks * loops;
     return cudaGetLastError();
 }
@@ -103,7 +105,7 @@ enum {
 };
 
 // Both operands begin at the same place.
-static __global__ void __launch_bounds__(WIDE_THREADS) peak_wide(int loops, uint32_t *out)
+static __global__ void __launch_bounds__(WIDE_THREADS) peaks_issue_wide(int loops, uint32_t *out)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     __shared__ __align__(1024) uint32_t values[WIDE_BYTES / 4];
@@ -126,7 +128,7 @@ static __global__ void __launch_bounds__(WIDE_THREADS) peak_wide(int loops, uint
 
 static cudaError_t run_wide(cudaStream_t stream, int loops, uint32_t *out, double *operations)
 {
-    peak_wide<<<processors(), WIDE_THREADS, 0, stream>>>(loops, out);
+    peaks_issue_wide<<<processors(), WIDE_THREADS, 0, stream>>>(loops, out);
     *operations = 2.0 * 128 * 256 * 16 * WIDE_CHAIN * processors() * loops;
     return cudaGetLastError();
 }
@@ -143,7 +145,7 @@ extern "C" cudaError_t gpu_peak(cudaStream_t stream, enum gpu_peak which, int32_
     }
 }
 
-static __global__ void fill(uint4 *data, size_t n)
+static __global__ void peaks_fill(uint4 *data, size_t n)
 {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x,
            stride = (size_t)gridDim.x * blockDim.x;
@@ -156,6 +158,6 @@ static __global__ void fill(uint4 *data, size_t n)
 
 extern "C" cudaError_t gpu_fill(cudaStream_t stream, void *data, size_t bytes)
 {
-    fill<<<processors() * BLOCKS, THREADS, 0, stream>>>((uint4 *)data, bytes / sizeof(uint4));
+    peaks_fill<<<processors() * BLOCKS, THREADS, 0, stream>>>((uint4 *)data, bytes / sizeof(uint4));
     return cudaGetLastError();
 }

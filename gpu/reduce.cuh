@@ -1,4 +1,4 @@
-// Sums over the values of a row.
+// Sums over the values of a row, each in one order: RMS norms, and the squares of folded norms.
 #ifndef RF_GPU_REDUCE_CUH
 #define RF_GPU_REDUCE_CUH
 

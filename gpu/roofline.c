@@ -1,12 +1,9 @@
-/* The roofline of a device: its ceilings, then linear layers and attention beside them. A round
- * measures the ceilings and the kernel one after the other. */
-#include <stdio.h>
-#include <string.h>
-
+/* The device of the program's roofline (src/program/machine/device.h) that this module offers: its
+ * ceilings, then linear layers and attention beside them. A round measures the ceilings and the
+ * kernel one after the other. The program looks up the entry point at the end of this file. */
 #include "base/median.h"
-#include "cpu/roofline_request.h"
 #include "gpu/cuda_backend.h"
-#include "microkernels/kernels.h"
+#include "machine/cuda.h"
 #include "microkernels/kv.h"
 
 enum {
@@ -14,15 +11,14 @@ enum {
     COPY,
     PEAKS, /* enum gpu_peak from here on */
     CEILINGS = PEAKS + GPU_PEAKS,
-    SAMPLES = 4096, /* of a ceiling that are kept */
-    /* Attention: the shape of Qwen2.5-7B. */
+    SAMPLES = 4096, /* measurements of a ceiling that are kept */
+    /* The attention of Qwen2.5-7B. */
     CONTEXT = 32768,
     HEAD_DIM = 128,
     HEADS = 28,
     KV_HEADS = 4,
-    ATTENTION_ROWS = 16,
     GROUPS = CONTEXT / GPU_CHUNK,
-    CACHE_LAUNCHES = 16, /* of a kernel whose data stay in the second cache */
+    CACHE_LAUNCHES = 16, /* launches of a kernel whose data stay in the second cache */
     MOST_TAKEN = 8
 };
 
@@ -39,64 +35,43 @@ static const struct {
                              [PEAKS + GPU_PEAK_INT8] = {"mma_int8", "mma.sync, INT8"},
                              [PEAKS + GPU_PEAK_DP4A] = {"dp4a", "dp4a"}};
 
-static const struct kernel {
-    const char *name;
-    int is_attention, format;
-    int in_16; /* rows */
-    enum rf_kv_type kv;
-} kernels[] = {
-#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, 0, RF_KV_F16},
-#define A16(name, FORMAT, ...) {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, 1, RF_KV_F16},
-    {"linear_bf16", 0, RF_FORMAT_BF16, 0, RF_KV_F16},
-    /* clang-format off */
-    RF_EACH_PANEL_FORMAT(A8)
-    RF_EACH_PANEL_FORMAT(A16)
-    /* clang-format on */
-    {"attention_f16", 1, RF_FORMAT_BF16, 0, RF_KV_F16},
-    {"attention_bf16", 1, RF_FORMAT_BF16, 0, RF_KV_BF16},
-    {"attention_q8", 1, RF_FORMAT_BF16, 0, RF_KV_Q8},
-    {"attention_q4", 1, RF_FORMAT_BF16, 0, RF_KV_Q4},
-    {NULL, 0, RF_FORMAT_BF16, 0, RF_KV_F16},
-#undef A8
-#undef A16
-};
-
-struct ceiling {
+struct samples {
     double rates[SAMPLES];
     size_t n;
 };
 
 struct bench {
-    const struct gpu_backend *backend;
-    struct rf_roofline_request asked; /* with defaults filled in */
-    const struct rf_roofline_callbacks *to;
-    struct ceiling ceilings[CEILINGS];
+    const struct rf_allocator *allocator;
+    struct rf_backend *base;
+    const struct gpu_backend *backend; /* base as its own kind */
+    const struct rf_roofline_request *asked;
+    struct samples ceilings[CEILINGS];
     cudaEvent_t at[2];
-    char *pool; /* of random bits */
+    char *pool; /* random bits */
     size_t pool_bytes, cache_bytes;
     int has_wide;
-    uint64_t done, total; /* measurements */
 };
 
 /* A kernel with its data. */
 struct work {
     const struct bench *bench;
-    const struct kernel *kernel;
+    const struct rf_roofline_kernel *kernel;
     int32_t m, k, rows;
     int in_cache, launches;
-    size_t bytes; /* of a launch */
+    size_t bytes; /* that a launch reads */
     double operations;
     struct gpu_linear linear;
     struct gpu_attention attention;
     struct gpu_rows out;
-    cudaGraphExec_t graph; /* its launches, as those of a pass */
+    cudaGraphExec_t graph; /* the launches, recorded as a pass is */
     void *taken[MOST_TAKEN];
     int n_taken;
 };
 
-static int cancelled(struct rf_error *error)
+/* 1 if the rows of activations are of 16 bits. */
+static int has_16_bits(const struct work *work)
 {
-    return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
+    return work->kernel->operand == RF_OPERAND_A16;
 }
 
 /* ---- ceilings ---- */
@@ -158,49 +133,55 @@ static cudaError_t time_run(const struct bench *bench, int which, const struct w
 
 static cudaError_t measure_ceiling(struct bench *bench, int which, double *rate)
 {
-    struct ceiling *ceiling = &bench->ceilings[which];
+    struct samples *samples = &bench->ceilings[which];
     double amount = 0, seconds;
     cudaError_t status = time_run(bench, which, NULL, &amount, &seconds);
     *rate = seconds > 0 ? amount / seconds : 0;
-    if (status == cudaSuccess && ceiling->n < SAMPLES) ceiling->rates[ceiling->n++] = *rate;
+    if (status == cudaSuccess && samples->n < SAMPLES) samples->rates[samples->n++] = *rate;
     return status;
 }
 
-static int report_ceilings(struct bench *bench, struct rf_error *error)
+static int roofline_ceilings(void *user_bench,
+                             int (*report)(void *user, const struct rf_ceiling *ceiling),
+                             void *user)
 {
-    for (int i = 0; i < CEILINGS; i++) {
-        struct ceiling *ceiling = &bench->ceilings[i];
-        struct rf_ceiling_report report = {.key = ceiling_names[i].key,
-                                           .name = ceiling_names[i].name,
-                                           .is_bandwidth = i < PEAKS,
-                                           .threads = 1};
-        if (!ceiling->n) continue; /* the device has no such instruction */
-        report.found.usual = rf_median(ceiling->rates, ceiling->n);
-        report.found.best = ceiling->rates[ceiling->n - 1];
-        if (bench->to->ceiling(bench->to->user, &report)) return cancelled(error);
+    struct bench *bench = user_bench;
+    int stopped = 0;
+    for (int i = 0; i < CEILINGS && !stopped; i++) {
+        struct samples *samples = &bench->ceilings[i];
+        struct rf_ceiling ceiling = {.key = ceiling_names[i].key,
+                                     .name = ceiling_names[i].name,
+                                     .is_bandwidth = i < PEAKS,
+                                     .threads = 1};
+        if (!samples->n) continue; /* the device has no such instruction */
+        ceiling.per_second = rf_median(samples->rates, samples->n);
+        ceiling.best = samples->rates[samples->n - 1];
+        stopped = report(user, &ceiling);
     }
-    return 0;
+    return stopped;
 }
 
-static int measure_ceilings(struct bench *bench, struct rf_error *error)
+static int roofline_begin(void *user_bench, int32_t threads, struct rf_error *error)
 {
+    (void)threads;
+    struct bench *bench = user_bench;
     cudaError_t status = cudaSuccess;
+    if (bench->ceilings[READ].n) return 0;
     for (int i = 0; i < CEILINGS; i++) {
         double rate;
         if (i == PEAKS + GPU_PEAK_WGMMA && !bench->has_wide) continue;
         /* The first runs wake the device up. */
-        for (int n = 0; n < 2 * bench->asked.rounds && status == cudaSuccess; n++) {
+        for (int n = 0; n < 2 * bench->asked->rounds && status == cudaSuccess; n++) {
             status = measure_ceiling(bench, i, &rate);
-            if (n == bench->asked.rounds - 1) bench->ceilings[i].n = 0;
+            if (n == bench->asked->rounds - 1) bench->ceilings[i].n = 0;
         }
     }
-    int code = gpu_check(status, "measuring", error);
-    return code ? code : report_ceilings(bench, error);
+    return gpu_check(status, "measuring", error);
 }
 
 /* ---- kernels ---- */
 
-static void *take(struct work *work, size_t bytes, struct rf_error *error)
+static void *work_take(struct work *work, size_t bytes, struct rf_error *error)
 {
     const struct gpu_backend *backend = work->bench->backend;
     void *memory = gpu_take(backend, bytes, "roofline", error);
@@ -219,10 +200,10 @@ static void work_free(struct work *work)
 /* 1 if wgmma does a layer's products, of BF16 or of panels (in F16, at the same rate). */
 static int takes_wide(const struct work *work)
 {
-    return work->bench->has_wide && work->rows > GPU_NARROW_ROWS && !work->kernel->in_16;
+    return work->bench->has_wide && work->rows > GPU_NARROW_ROWS && !has_16_bits(work);
 }
 
-static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *error)
+static int work_rows_new(struct work *work, struct gpu_rows *x, struct rf_error *error)
 {
     size_t pairs = ((size_t)work->k + GPU_PAIR - 1) / GPU_PAIR, rows = (size_t)work->rows,
            values = (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * pairs * GPU_PAIR,
@@ -230,21 +211,20 @@ static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *erro
     *x = (struct gpu_rows){.width = work->k, .pairs = (int32_t)pairs};
     if (work->kernel->format == RF_FORMAT_BF16) {
         if (takes_wide(work))
-            x->arranged = take(work, gpu_arranged_bytes(rows, pairs), error);
+            x->arranged = work_take(work, gpu_arranged_bytes(rows, pairs), error);
         else
-            x->bf16 = take(work, values * sizeof *x->bf16, error);
+            x->bf16 = work_take(work, values * sizeof *x->bf16, error);
         return x->bf16 || x->arranged ? 0 : RF_ERR_MEMORY;
     }
     if (takes_wide(work)) {
-        x->pieces = take(work, gpu_pieces_bytes(rows, pairs), error);
+        x->pieces = work_take(work, gpu_pieces_bytes(rows, pairs), error);
         return x->pieces ? 0 : RF_ERR_MEMORY;
     }
-    x->codes = take(work, values, error);
-    x->scales = take(work, scales, error);
-    x->halves = take(work, scales, error);
-    if (work->kernel->in_16) x->low = take(work, values, error);
-    return x->codes && x->scales && x->halves && (x->low || !work->kernel->in_16) ? 0
-                                                                                  : RF_ERR_MEMORY;
+    x->codes = work_take(work, values, error);
+    x->scales = work_take(work, scales, error);
+    x->halves = work_take(work, scales, error);
+    if (has_16_bits(work)) x->low = work_take(work, values, error);
+    return x->codes && x->scales && x->halves && (x->low || !has_16_bits(work)) ? 0 : RF_ERR_MEMORY;
 }
 
 static int linear_new(struct work *work, struct rf_error *error)
@@ -260,8 +240,8 @@ static int linear_new(struct work *work, struct rf_error *error)
                                   .k = work->k,
                                   .n_matrices = 1,
                                   .parts = gpu_parts((size_t)work->m)};
-    int code = rows_new(work, &linear->x, error);
-    float *y = take(work, (size_t)work->m * (size_t)work->rows * sizeof *y, error);
+    int code = work_rows_new(work, &linear->x, error);
+    float *y = work_take(work, (size_t)work->m * (size_t)work->rows * sizeof *y, error);
     linear->matrices[0] = (struct gpu_matrix){.y = y, .rows = work->m};
     return y ? code : RF_ERR_MEMORY;
 }
@@ -270,8 +250,8 @@ static int linear_new(struct work *work, struct rf_error *error)
 static int attention_places(struct work *work, struct rf_error *error)
 {
     const struct bench *bench = work->bench;
-    struct gpu_row rows[ATTENTION_ROWS];
-    struct gpu_tile tiles[ATTENTION_ROWS];
+    struct gpu_row rows[RF_ROOFLINE_ATTENTION_ROWS];
+    struct gpu_tile tiles[RF_ROOFLINE_ATTENTION_ROWS];
     uint16_t *blocks[CONTEXT / GPU_KV_BLOCK];
     uint8_t *groups[GROUPS];
     size_t of_group = bench->pool_bytes / GROUPS / 16 * 16;
@@ -299,7 +279,7 @@ static int attention_places(struct work *work, struct rf_error *error)
     void *to[4];
     cudaError_t status = cudaSuccess;
     for (int i = 0; i < 4 && status == cudaSuccess; i++) {
-        to[i] = take(work, parts[i].bytes, error);
+        to[i] = work_take(work, parts[i].bytes, error);
         if (!to[i]) return RF_ERR_MEMORY;
         status = cudaMemcpyAsync(to[i], parts[i].from, parts[i].bytes, cudaMemcpyHostToDevice,
                                  bench->backend->stream);
@@ -322,16 +302,16 @@ static int attention_new(struct work *work, struct rf_error *error)
            halves = CONTEXT - (size_t)cut.groups * GPU_CHUNK;
     int code = attention_places(work, error);
     if (code) return code;
-    float *q = take(work, rows * width * sizeof *q, error);
-    float *partials =
-        take(work, rows * HEADS * (size_t)cut.parts * (HEAD_DIM + 2) * sizeof *partials, error);
+    float *q = work_take(work, rows * width * sizeof *q, error);
+    float *partials = work_take(
+        work, rows * HEADS * (size_t)cut.parts * (HEAD_DIM + 2) * sizeof *partials, error);
     work->m = CONTEXT;
     work->k = HEAD_DIM;
     work->bytes = halves * KV_HEADS * 2 * HEAD_DIM * sizeof(uint16_t) +
                   groups * (rf_kv_upper_bytes(HEAD_DIM) +
                             (work->kernel->kv == RF_KV_Q8 ? rf_kv_lower_bytes(HEAD_DIM) : 0));
     work->operations = 4.0 * CONTEXT * HEADS * HEAD_DIM * work->rows;
-    work->out = (struct gpu_rows){.f32 = take(work, rows * width * sizeof(float), error),
+    work->out = (struct gpu_rows){.f32 = work_take(work, rows * width * sizeof(float), error),
                                   .width = (int32_t)width,
                                   .pairs = (int32_t)width / GPU_PAIR};
     heads.planes = KV_HEADS * (int32_t)(work->bench->pool_bytes / work->bytes);
@@ -349,7 +329,7 @@ static int attention_new(struct work *work, struct rf_error *error)
 /* The instruction that does a kernel's products. */
 static int peak_of(const struct work *work)
 {
-    const struct kernel *kernel = work->kernel;
+    const struct rf_roofline_kernel *kernel = work->kernel;
     enum gpu_peak peak = GPU_PEAK_INT8;
     if (kernel->is_attention)
         peak = rf_kv_is_quantised(kernel->kv) ? GPU_PEAK_INT8 : GPU_PEAK_BF16;
@@ -357,12 +337,12 @@ static int peak_of(const struct work *work)
         peak = GPU_PEAK_WGMMA;
     else if (kernel->format == RF_FORMAT_BF16)
         peak = GPU_PEAK_BF16;
-    else if (work->rows == 1 && !kernel->in_16 && !gpu_has_small_groups(kernel->format))
+    else if (work->rows == 1 && !has_16_bits(work) && !gpu_has_small_groups(kernel->format))
         peak = GPU_PEAK_DP4A;
     return (int)PEAKS + (int)peak;
 }
 
-static cudaError_t record(struct work *work)
+static cudaError_t work_record(struct work *work)
 {
     cudaStream_t stream = work->bench->backend->stream;
     cudaGraph_t recorded = NULL;
@@ -376,19 +356,18 @@ static cudaError_t record(struct work *work)
     return status;
 }
 
-static int measure_rounds(struct bench *bench, struct work *work, struct rf_roofline_result *result,
-                          struct rf_error *error)
+static int roofline_measure_rounds(struct bench *bench, struct work *work,
+                                   struct rf_roofline_result *result, struct rf_error *error)
 {
-    size_t rounds = (size_t)bench->asked.rounds;
-    double *values =
-        rf_malloc(bench->backend->base.allocator, rounds, 3 * sizeof *values, "roofline", error);
+    size_t rounds = (size_t)bench->asked->rounds;
+    double *values = rf_malloc(bench->allocator, rounds, 3 * sizeof *values, "roofline", error);
     if (!values) return RF_ERR_MEMORY;
     double *seconds = values, *of_read = values + rounds, *of_peak = of_read + rounds, read, peak;
     double bytes = (double)work->bytes * work->launches,
            operations = work->operations * work->launches;
     int peak_at = peak_of(work);
     cudaError_t status = run_work(work);
-    if (status == cudaSuccess) status = record(work);
+    if (status == cudaSuccess) status = work_record(work);
     for (size_t i = 0; i < rounds && status == cudaSuccess; i++) {
         status = measure_ceiling(bench, READ, &read);
         if (status == cudaSuccess) status = measure_ceiling(bench, peak_at, &peak);
@@ -401,7 +380,8 @@ static int measure_rounds(struct bench *bench, struct work *work, struct rf_roof
     }
     if (status == cudaSuccess) {
         double usual = rf_median(seconds, rounds);
-        *result = (struct rf_roofline_result){.m = (size_t)work->m,
+        *result = (struct rf_roofline_result){.ceiling = ceiling_names[peak_at].key,
+                                              .m = (size_t)work->m,
                                               .k = (size_t)work->k,
                                               .bytes_per_second = bytes / usual,
                                               .operations_per_second = operations / usual,
@@ -410,86 +390,46 @@ static int measure_rounds(struct bench *bench, struct work *work, struct rf_roof
                                               .of_peak = rf_median(of_peak, rounds)};
         result->compute_binds = work->in_cache || result->of_peak > result->of_read;
     }
-    rf_free(bench->backend->base.allocator, values);
+    rf_free(bench->allocator, values);
     return gpu_check(status, work->kernel->name, error);
 }
 
-static int measure(struct bench *bench, const struct kernel *kernel,
-                   const struct rf_roofline_shape *shape, int32_t rows, int in_cache,
-                   struct rf_error *error)
+static int roofline_measure(void *user_bench, const struct rf_roofline_case *what,
+                            int (*stop)(void *user), void *user, struct rf_roofline_result *result,
+                            struct rf_error *error)
 {
+    struct bench *bench = user_bench;
     struct work work = {.bench = bench,
-                        .kernel = kernel,
-                        .m = (int32_t)shape->m,
-                        .k = (int32_t)shape->k,
-                        .rows = rows,
-                        .in_cache = in_cache};
-    struct rf_roofline_row row = {.kernel = kernel->name,
-                                  .tier = "cuda",
-                                  .form = "compiled",
-                                  .in_cache = in_cache,
-                                  .threads = 1,
-                                  .rows = rows};
-    if (bench->to->progress(bench->to->user, bench->done, bench->total)) return cancelled(error);
-    int code = kernel->is_attention ? attention_new(&work, error) : linear_new(&work, error);
-    work.launches = in_cache ? (int)CACHE_LAUNCHES : (int)(bench->pool_bytes / work.bytes);
-    row.ceiling = ceiling_names[peak_of(&work)].key;
-    if (!code) code = measure_rounds(bench, &work, &row.result, error);
-    work_free(&work);
-    bench->done++;
-    if (code) return code;
-    return bench->to->row(bench->to->user, &row) ? cancelled(error) : 0;
-}
-
-/* All kernels, or only their number. Shapes do not apply to attention. */
-static int measure_kernels(struct bench *bench, int counts, struct rf_error *error)
-{
-    const struct rf_roofline_request *asked = &bench->asked;
-    int code = 0;
-    for (size_t s = 0; s < asked->n_shapes; s++)
-        for (const struct kernel *kernel = kernels; kernel->name; kernel++) {
-            if (!rf_roofline_wants(asked, kernel->name) || (kernel->is_attention && s > 0))
-                continue;
-            for (size_t i = 0; i < asked->n_rows; i++) {
-                if (kernel->is_attention && asked->rows[i] > ATTENTION_ROWS) continue;
-                for (int in_cache = 0; in_cache < 2 && !code; in_cache++)
-                    if (counts)
-                        bench->total++;
-                    else
-                        code = measure(bench, kernel, &asked->shapes[s], asked->rows[i], in_cache,
-                                       error);
-            }
-        }
-    return code;
-}
-
-/* ---- all ---- */
-
-static const char *kernel_name(size_t i)
-{
-    return kernels[i].name;
-}
-
-static int check(struct bench *bench, struct rf_error *error)
-{
-    struct rf_roofline_request *asked = &bench->asked;
-    if (asked->tiers)
-        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: CUDA devices have no tiers");
-    if (!asked->n_rows) {
-        asked->rows = default_rows;
-        asked->n_rows = sizeof default_rows / sizeof *default_rows;
+                        .kernel = what->kernel,
+                        .m = (int32_t)what->m,
+                        .k = (int32_t)what->k,
+                        .rows = (int32_t)what->rows,
+                        .in_cache = what->in_cache};
+    if (stop(user)) return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
+    int code = what->kernel->is_attention ? attention_new(&work, error) : linear_new(&work, error);
+    if (!code) {
+        work.launches = what->in_cache ? CACHE_LAUNCHES : (int)(bench->pool_bytes / work.bytes);
+        code = roofline_measure_rounds(bench, &work, result, error);
     }
-    int code = rf_roofline_check_kernels(asked, kernel_name, error);
-    if (!code) code = rf_roofline_check_numbers(asked, error);
-    if (!code) code = measure_kernels(bench, 1, error);
-    if (!code && !bench->total)
-        code = rf_fail(error, RF_ERR_ARGUMENT,
-                       "roofline: nothing to measure: attention takes at most %d rows",
-                       ATTENTION_ROWS);
+    work_free(&work);
     return code;
 }
 
-static int bench_open(struct bench *bench, struct rf_error *error)
+/* ---- the device ---- */
+
+static void roofline_close(void *user_bench)
+{
+    struct bench *bench = user_bench;
+    if (bench->backend) {
+        gpu_give(bench->backend, bench->pool);
+        for (int i = 0; i < 2; i++)
+            if (bench->at[i]) cudaEventDestroy(bench->at[i]);
+        bench->base->ops->free(bench->base);
+    }
+    rf_free(bench->allocator, bench);
+}
+
+static int roofline_take_pool(struct bench *bench, struct rf_error *error)
 {
     struct cudaDeviceProp properties;
     const struct gpu_backend *backend = bench->backend;
@@ -497,7 +437,7 @@ static int bench_open(struct bench *bench, struct rf_error *error)
     if (code) return code;
     bench->has_wide = backend->has_wgmma;
     bench->cache_bytes = (size_t)properties.l2CacheSize / 3;
-    size_t wanted = bench->asked.pool_bytes ? (size_t)bench->asked.pool_bytes : POOL,
+    size_t wanted = bench->asked->pool_bytes ? (size_t)bench->asked->pool_bytes : POOL,
            least = (size_t)4 * (size_t)properties.l2CacheSize;
     bench->pool_bytes = (wanted > least ? wanted : least) & ~(size_t)4095;
     bench->pool = gpu_take(backend, bench->pool_bytes, "roofline", error);
@@ -509,34 +449,41 @@ static int bench_open(struct bench *bench, struct rf_error *error)
                             error);
 }
 
-static void bench_close(struct bench *bench)
+static int roofline_open(void **bench, const struct rf_backend_options *options,
+                         const struct rf_roofline_request *request,
+                         const struct rf_allocator *allocator, struct rf_error *error)
 {
-    gpu_give(bench->backend, bench->pool);
-    for (int i = 0; i < 2; i++)
-        if (bench->at[i]) cudaEventDestroy(bench->at[i]);
+    *bench = NULL;
+    struct bench *made = rf_calloc(allocator, 1, sizeof *made, "roofline", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->allocator = allocator;
+    made->asked = request;
+    int code = gpu_open(&made->base, options, allocator, error);
+    if (!code) {
+        made->backend = gpu_backend_of(made->base);
+        code = roofline_take_pool(made, error);
+    }
+    if (code)
+        roofline_close(made);
+    else
+        *bench = made;
+    return code;
 }
 
-int gpu_roofline(const struct rf_backend_options *options,
-                 const struct rf_roofline_request *request,
-                 const struct rf_roofline_callbacks *callbacks,
-                 const struct rf_allocator *allocator, struct rf_error *error)
+static const struct rf_roofline_device device = {
+    .tier = "cuda",
+    .default_rows = default_rows,
+    .n_default_rows = sizeof default_rows / sizeof *default_rows,
+    .open = roofline_open,
+    .close = roofline_close,
+    .begin = roofline_begin,
+    .ceilings = roofline_ceilings,
+    .measure = roofline_measure,
+};
+
+__attribute__((visibility("default"))) rf_cuda_roofline_fn riffle_cuda_roofline;
+
+const struct rf_roofline_device *riffle_cuda_roofline(size_t fingerprint)
 {
-    struct rf_backend *base;
-    struct bench *bench = rf_calloc(allocator, 1, sizeof *bench, "roofline", error);
-    if (!bench) return RF_ERR_MEMORY;
-    bench->asked = *request;
-    bench->to = callbacks;
-    int code = check(bench, error);
-    if (!code) code = gpu_open(&base, options, allocator, error);
-    if (!code) {
-        bench->backend = gpu_backend_of(base);
-        code = bench_open(bench, error);
-        if (!code) code = measure_ceilings(bench, error);
-        if (!code) code = measure_kernels(bench, 0, error);
-        if (!code) code = report_ceilings(bench, error);
-        bench_close(bench);
-        base->ops->free(base);
-    }
-    rf_free(allocator, bench);
-    return code;
+    return fingerprint == rf_cuda_roofline_fingerprint() ? &device : NULL;
 }

@@ -1,4 +1,5 @@
-// Operations on single rows, and the entries of caches.
+// Operations on single rows: embeddings and rotations, norms, gates, keys and values for the cache.
+// Also the kernels that move a cache's entries and that read memory for measurements.
 #include "gpu/reduce.cuh"
 
 enum {
@@ -10,8 +11,8 @@ enum {
 };
 
 // A block of threads for each row.
-static __global__ void begin(float *out, const float *x, int width, const struct gpu_row *rows,
-                             const __grid_constant__ struct gpu_rotations rotations)
+static __global__ void rows_begin(float *out, const float *x, int width, const struct gpu_row *rows,
+                                  const __grid_constant__ struct gpu_rotations rotations)
 {
     wait_for_previous();
     size_t row = blockIdx.x;
@@ -31,15 +32,15 @@ extern "C" cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, co
                                  int32_t width, const struct gpu_row *rows, int32_t n,
                                  const struct gpu_rotations *rotations)
 {
-    return launch_kernel(launch, begin, dim3((unsigned)n), THREADS, 0, out, x, width, rows,
+    return launch_kernel(launch, rows_begin, dim3((unsigned)n), THREADS, 0, out, x, width, rows,
                          *rotations);
 }
 
 // A block of threads for each row. A thread keeps the first NORM_KEPT values and gains it reads.
 // Results that become pieces alone lie in shared memory first, where a thread finds four of them.
 static __global__ void __launch_bounds__(NORM_THREADS)
-    norm(struct gpu_rows out, const float *x, const float *gain, float eps, const int32_t *picked,
-         bool in_pieces)
+    rows_norm(struct gpu_rows out, const float *x, const float *gain, float eps,
+              const int32_t *picked, bool in_pieces)
 {
     extern __shared__ __align__(16) float kept[];
     int row = blockIdx.x, n = out.width;
@@ -92,14 +93,15 @@ extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gp
 {
     size_t bytes = (size_t)out->pairs * GPU_PAIR * sizeof(float);
     bool in_pieces = is_pieces_alone(out) && bytes <= MOST_KEPT_BYTES;
-    return launch_kernel(launch, norm, dim3((unsigned)n), NORM_THREADS, in_pieces ? bytes : 0, *out,
-                         x, gain, eps, picked, in_pieces);
+    return launch_kernel(launch, rows_norm, dim3((unsigned)n), NORM_THREADS, in_pieces ? bytes : 0,
+                         *out, x, gain, eps, picked, in_pieces);
 }
 
 // A block of threads for each row; a thread has pairs of values, and keeps the first FOLD_KEPT that
-// it reads. The sums are those that linear layers leave and add up.
+// it reads. The sums are the same that linear layers leave and add up.
 static __global__ void __launch_bounds__(FOLD_THREADS)
-    fold_norm(struct gpu_rows out, const float *x, const __grid_constant__ struct gpu_fold fold)
+    rows_fold_norm(struct gpu_rows out, const float *x,
+                   const __grid_constant__ struct gpu_fold fold)
 {
     wait_for_previous();
     int row = blockIdx.x, width = out.width, groups = out.pairs * 2;
@@ -138,7 +140,8 @@ static __global__ void __launch_bounds__(FOLD_THREADS)
 extern "C" cudaError_t gpu_fold_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
                                      const float *x, const struct gpu_fold *fold, int32_t n)
 {
-    return launch_kernel(launch, fold_norm, dim3((unsigned)n), FOLD_THREADS, 0, *out, x, *fold);
+    return launch_kernel(launch, rows_fold_norm, dim3((unsigned)n), FOLD_THREADS, 0, *out, x,
+                         *fold);
 }
 
 static __device__ float gated(const struct gpu_gate &args, float g, float u)
@@ -156,7 +159,7 @@ static __device__ float gated(const struct gpu_gate &args, float g, float u)
 }
 
 // A warp for 32 values of a row.
-static __global__ void gate(struct gpu_rows out, const __grid_constant__ struct gpu_gate args)
+static __global__ void rows_gate(struct gpu_rows out, const __grid_constant__ struct gpu_gate args)
 {
     wait_for_previous();
     int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
@@ -166,7 +169,8 @@ static __global__ void gate(struct gpu_rows out, const __grid_constant__ struct 
 }
 
 // The same to pieces, of many rows. A thread has four values.
-static __global__ void gate_four(struct gpu_rows out, const __grid_constant__ struct gpu_gate args)
+static __global__ void rows_gate_four(struct gpu_rows out,
+                                      const __grid_constant__ struct gpu_gate args)
 {
     wait_for_previous();
     int j = (blockIdx.x * THREADS + threadIdx.x) * 4;
@@ -188,13 +192,14 @@ extern "C" cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gp
     int in_pieces = is_pieces_alone(out) && out->width % 4 == 0,
         of_block = in_pieces ? 4 * THREADS : THREADS;
     dim3 grid((unsigned)((out->pairs * GPU_PAIR + of_block - 1) / of_block), (unsigned)n);
-    return launch_kernel(launch, in_pieces ? gate_four : gate, grid, THREADS, 0, *out, *args);
+    return launch_kernel(launch, in_pieces ? rows_gate_four : rows_gate, grid, THREADS, 0, *out,
+                         *args);
 }
 
 // ---- rotation ----
 
 // A warp for each head of q, then of k and v, of a row. A key's padding is zero, as a value's.
-static __global__ void rope_store(const __grid_constant__ struct gpu_rope args)
+static __global__ void rows_rope_store(const __grid_constant__ struct gpu_rope args)
 {
     wait_for_previous();
     const struct gpu_heads &heads = args.heads;
@@ -247,15 +252,15 @@ extern "C" cudaError_t gpu_rope_store(const struct gpu_launch *launch, const str
 {
     int warps = args->heads.n_head + args->heads.n_head_kv;
     dim3 grid((unsigned)((warps * WARP + THREADS - 1) / THREADS), (unsigned)n);
-    return launch_kernel(launch, rope_store, grid, THREADS, 0, *args);
+    return launch_kernel(launch, rows_rope_store, grid, THREADS, 0, *args);
 }
 
 // ---- caches ----
 
 // A block of threads for each plane: K or V of a layer and head. Each thread moves its elements in
 // the order of the path, whose entries only move towards the front.
-static __global__ void keep(uint16_t *const *blocks, const int32_t *path, int n, int first,
-                            int padded)
+static __global__ void cache_keep_path(uint16_t *const *blocks, const int32_t *path, int n,
+                                       int first, int padded)
 {
     auto at = [&](int slot, int j) {
         return blocks[slot / GPU_KV_BLOCK] +
@@ -268,13 +273,13 @@ static __global__ void keep(uint16_t *const *blocks, const int32_t *path, int n,
 extern "C" cudaError_t gpu_keep(cudaStream_t stream, uint16_t *const *blocks, const int32_t *path,
                                 int32_t n, int32_t first, int32_t planes, int32_t padded)
 {
-    keep<<<(unsigned)planes, 128, 0, stream>>>(blocks, path, n, first, padded);
+    cache_keep_path<<<(unsigned)planes, 128, 0, stream>>>(blocks, path, n, first, padded);
     return cudaGetLastError();
 }
 
 // ---- measuring ----
 
-static __global__ void read_all(const uint4 *data, size_t n, uint32_t *out)
+static __global__ void rows_read_all(const uint4 *data, size_t n, uint32_t *out)
 {
     uint32_t x = 0;
     size_t stride = (size_t)gridDim.x * blockDim.x;
@@ -294,6 +299,7 @@ extern "C" cudaError_t gpu_read(cudaStream_t stream, const void *data, size_t by
     int device = 0, processors = 1;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    read_all<<<(unsigned)processors * 8, 256, 0, stream>>>((const uint4 *)data, bytes / 16, out);
+    rows_read_all<<<(unsigned)processors * 8, 256, 0, stream>>>((const uint4 *)data, bytes / 16,
+                                                                out);
     return cudaGetLastError();
 }

@@ -1,4 +1,5 @@
-/* A view on a device: what view.c makes, prepare.c and operations.c use and pass.c runs. */
+/* A view on a device. view.c makes it, prepare.c and operations.c use it, and pass.c runs passes on
+ * it. */
 #ifndef RF_GPU_VIEW_H
 #define RF_GPU_VIEW_H
 
@@ -6,11 +7,11 @@
 
 enum {
     GPU_GRAPHS = 64,
-    GPU_FEWEST_PARTS = 2,        /* of attention's results, which are merged */
-    GPU_MOST_PARTIALS = 64 << 20 /* floats of attention's partial results */
+    GPU_FEWEST_PARTS = 2,        /* parts of attention's results, which are merged */
+    GPU_MOST_PARTIALS = 64 << 20 /* floats of attention's partial results, at most */
 };
 
-/* What tells the launches of two passes apart. */
+/* Passes of the same shape have the same launches. */
 struct gpu_shape {
     int32_t rows, tiles, parts, queries, wanted, best, masks;
 };
@@ -25,23 +26,23 @@ struct gpu_graph {
 /* Parts of the memory that is copied to the device before a pass: offsets in bytes. */
 struct gpu_upload {
     size_t rows, tiles, maps, wanted, targets, has_mask, blocks, groups, jobs, x, bytes;
-    size_t n_blocks; /* that there is room for, and twice as many groups */
+    size_t n_blocks; /* room for so many blocks, and twice as many groups */
 };
 
 struct gpu_view {
     struct rf_view base;
     struct gpu_backend *backend;
     const struct rf_params *params;
-    int is_ready; /* the first pass has made what follows */
+    int is_ready; /* the first pass has made the memory below */
 
     struct gpu_rows slots[RF_MAX_SLOTS];
     float *rotations;
     double *frequencies;         /* [RF_ROPE_SETS][half] */
-    float *squares, *row_scales; /* of folded norms: [max_rows][n_embd / GPU_SQUARES], [max_rows] */
+    float *squares, *row_scales; /* folded norms': [max_rows][n_embd / GPU_SQUARES], [max_rows] */
     struct gpu_experts experts;
     struct gpu_split *splits;
     struct gpu_upload upload;
-    char *host, *device;                 /* of the upload; the host's is pinned */
+    char *host, *device;                 /* the upload, pinned, and its copy */
     uint64_t *host_masks, *device_masks; /* [max_logits][words], made when needed */
     float *partials;
     size_t n_partials; /* floats */
@@ -51,14 +52,14 @@ struct gpu_view {
     float *logits, *taps[RF_MAX_TAPS];          /* copies for the host, made when asked for */
 
     cudaStream_t recorder; /* graphs are recorded there */
-    cudaEvent_t done;      /* of the last pass */
+    cudaEvent_t done;      /* end of the last pass */
     struct gpu_graph graphs[GPU_GRAPHS];
 
     /* The pass at hand. */
     struct rf_pass pass;
     int is_pending;
     int32_t n_rows, n_tiles, n_jobs, has_masks;
-    int32_t parts, queries; /* as in struct gpu_attention */
+    int32_t parts, queries; /* fields of struct gpu_attention */
 };
 
 static inline size_t gpu_mask_words(const struct gpu_view *view)
@@ -82,20 +83,20 @@ static inline int32_t *gpu_device_ints(const struct gpu_view *view, size_t part)
     return (int32_t *)(void *)(view->device + part);
 }
 
-/* view.c: the parts of the upload for that many blocks; graphs that know the old place go. */
+/* view.c: makes an upload for that many blocks; graphs that know the old one go. */
 int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *error);
 int gpu_make_masks(struct gpu_view *view, struct rf_error *error);
 int gpu_make_ready(struct gpu_view *view, struct rf_error *error);
 void gpu_forget_graphs(struct gpu_view *view);
 
-/* prepare.c: takes a pass, and puts what the device needs to know of it into the upload. */
+/* prepare.c: takes a pass, fills the upload with it and copies that to the device. */
 int gpu_prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error);
 /* Rows whose partial results of attention are held at a time: at least a tile's. */
 int32_t gpu_partial_rows(const struct gpu_view *view);
-/* The groups that a pass has quantised. */
+/* Counts the groups that a pass has quantised. */
 void gpu_count_groups(const struct rf_pass *pass);
 
-/* operations.c: all launches of the pass; *cancelled where it was stopped between them. */
+/* operations.c: makes all launches of the pass; *cancelled: it was stopped between them. */
 cudaError_t gpu_launch_all(const struct gpu_view *view, const struct gpu_launch *launch,
                            int *cancelled);
 

@@ -46,7 +46,7 @@ struct load {
     const struct rf_kernels *kernels;
     struct load_buffer buffers[BUFFERS];
     size_t bytes;  /* size of a buffer */
-    void *scratch; /* for packing (weights/pack.h) */
+    void *scratch; /* memory for packing (weights/pack.h) */
     int turn;
     rf_load_progress progress;
     void *user;
@@ -188,7 +188,7 @@ void gpu_weights_free(struct rf_weights *base)
     rf_free(base->backend->allocator, weights);
 }
 
-/* All weights must fit what is free of the device's memory, experts too. */
+/* All weights, experts too, must fit into the device's free memory. */
 static int check_room(const struct gpu_weights *weights, struct rf_error *error)
 {
     const struct gpu_backend *backend = gpu_backend_of(weights->base.backend);

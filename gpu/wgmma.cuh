@@ -186,7 +186,7 @@ __device__ inline void arrive_at(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Which of several stages of shared memory is next.
+// The next one of several stages of shared memory.
 template <int STAGES> struct turn {
     int i, parity;
 
@@ -234,7 +234,7 @@ static inline PFN_cuTensorMapEncodeTiled_v12000 find_encoder()
     return error == cudaSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)found : NULL;
 }
 
-// Of [outer][inner][bytes], where `bytes` is a multiple of 16. A box has `box` outer pieces.
+// A map of [outer][inner][bytes], where `bytes` is a multiple of 16. A box has `box` outer pieces.
 static inline cudaError_t make_map(CUtensorMap *map, const void *data, size_t bytes, size_t inner,
                                    size_t outer, size_t outer_bytes, int box)
 {

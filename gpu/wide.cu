@@ -6,8 +6,8 @@
 #include "gpu/wgmma.cuh"
 
 enum {
-    GROUP_BYTES = GPU_WIDE_ROWS * RF_BLOCK * 2, // of rows, of 32 values of k
-    TILE_BYTES = RF_PANEL_ROWS * RF_BLOCK * 2,  // of 16 weight rows
+    GROUP_BYTES = GPU_WIDE_ROWS * RF_BLOCK * 2, // GPU_WIDE_ROWS rows of 32 values of k
+    TILE_BYTES = RF_PANEL_ROWS * RF_BLOCK * 2,  // 16 weight rows of 32 values of k
     CONSUMERS = 256,
     THREADS = CONSUMERS + 4 * WARP,
     MOST_SHARED = 227 * 1024,
@@ -25,7 +25,7 @@ template <int N_, int GROUPS_, int STAGES_, bool GATES_> struct form {
     static constexpr int KEPT = N > MOST_KEPT ? 144 : N;
     static constexpr int MATRICES = GATES ? 2 : 1, OF_MATRIX = N / MATRICES;
     static constexpr int BOX = OF_MATRIX / RF_PANEL_ROWS; // tiles of 16 rows that a copy brings
-    static constexpr int WEIGHT_BYTES = N / RF_PANEL_ROWS * TILE_BYTES; // of 32 values of k
+    static constexpr int WEIGHT_BYTES = N / RF_PANEL_ROWS * TILE_BYTES; // for 32 values of k
     static constexpr int STAGE_BYTES = GROUPS * (GROUP_BYTES + WEIGHT_BYTES);
     static constexpr int TOTAL_BYTES = (N - KEPT) * GPU_WIDE_ROWS * (int)sizeof(float);
     static constexpr int BYTES = STAGES * (STAGE_BYTES + 16) + TOTAL_BYTES;
@@ -38,8 +38,8 @@ struct maps {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// Shared memory: stages, each of rows and then of weights; totals; and for each stage a barrier
-// that it is there and one that it is read.
+// Shared memory: stages, each of rows and then of weights; totals; and two barriers for each stage:
+// it is there; it is read.
 template <typename FORM> struct stages {
     uint32_t memory;
 
@@ -71,7 +71,7 @@ struct place {
 };
 
 template <typename FORM>
-__device__ inline struct place find_place(const struct gpu_linear &args, int tile)
+__device__ inline struct place find_wide_place(const struct gpu_linear &args, int tile)
 {
     int row_tiles = (args.n + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS, block = tile / row_tiles, m = 0;
     for (; !FORM::GATES && m < args.n_matrices - 1; m++) {
@@ -114,7 +114,7 @@ template <typename FORM> struct producer {
     {
         constexpr int AT_ONCE = FORM::STAGES * FORM::GROUPS;
         int groups = args.x.pairs * 2, early = min(groups, AT_ONCE);
-        struct place place = find_place<FORM>(args, blockIdx.x);
+        struct place place = find_wide_place<FORM>(args, blockIdx.x);
         for (int p = 0; p < early; p += FORM::GROUPS) load_weights(place, p, p / FORM::GROUPS);
         wait_for_previous();
         for (int p = 0; p < early; p += FORM::GROUPS) load_rows(place, p, p / FORM::GROUPS);
@@ -122,7 +122,7 @@ template <typename FORM> struct producer {
             early / FORM::GROUPS % FORM::STAGES, early < AT_ONCE
         };
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, early = 0) {
-            place = find_place<FORM>(args, tile);
+            place = find_wide_place<FORM>(args, tile);
             for (int p = early; p < groups; p += FORM::GROUPS, turn.advance()) {
                 wait_barrier(stages.is_read(turn.i), turn.parity);
                 load_weights(place, p, turn.i);
@@ -141,8 +141,8 @@ template <typename FORM> struct consumer {
     struct turn<FORM::STAGES> turn;
     float kept[KEPT_SUMS];
 
-    // Of the four from i on, in shared memory.
-    __device__ uint32_t place_of(int i) const
+    // The place of the four totals from i on, in shared memory.
+    __device__ uint32_t total_place(int i) const
     {
         return stages.totals() + ((i - KEPT_SUMS) / 4 * CONSUMERS + threadIdx.x) * 16;
     }
@@ -152,7 +152,7 @@ template <typename FORM> struct consumer {
         float4 v;
         asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                     : "r"(place_of(i)));
+                     : "r"(total_place(i)));
         return v;
     }
     __device__ void put_total(int i, float4 v)
@@ -160,11 +160,11 @@ template <typename FORM> struct consumer {
         if (i < KEPT_SUMS)
             kept[i] = v.x, kept[i + 1] = v.y, kept[i + 2] = v.z, kept[i + 3] = v.w;
         else
-            asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(place_of(i)), "f"(v.x),
+            asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(total_place(i)), "f"(v.x),
                          "f"(v.y), "f"(v.z), "f"(v.w)
                          : "memory");
     }
-    __device__ void add_part(const float (&sums)[SUMS])
+    __device__ void add_part_sums(const float (&sums)[SUMS])
     {
 #    pragma unroll
         for (int i = 0; i < SUMS; i += 4) {
@@ -173,7 +173,7 @@ template <typename FORM> struct consumer {
                                      v.w + sums[i + 3]));
         }
     }
-    __device__ void release(int i) const
+    __device__ void release_stage(int i) const
     {
         if (threadIdx.x % (4 * WARP) == 0) arrive_at(stages.is_read(i));
     }
@@ -202,16 +202,16 @@ template <typename FORM> struct consumer {
                 adds = 1;
                 if (--left > 0) continue;
                 wait_products<0>();
-                add_part(sums);
+                add_part_sums(sums);
                 adds = 0;
                 left = each;
             }
             wait_products<FORM::GROUPS>();
-            if (p > 0) release(turn.before());
+            if (p > 0) release_stage(turn.before());
         }
         wait_products<0>();
-        release(turn.before());
-        if (left < each) add_part(sums);
+        release_stage(turn.before());
+        if (left < each) add_part_sums(sums);
     }
 };
 
@@ -223,7 +223,7 @@ __device__ inline float result_of(const float *bias, int row, float sum, float s
     return bias ? scaled + bias[row] : scaled;
 }
 
-// Where a thread's results of a row of x go, from the weight row `first` on.
+// The place of a thread's results of a row of x, from the weight row `first` on.
 struct results {
     const struct gpu_matrix &matrix;
     float *y;
@@ -237,28 +237,29 @@ struct results {
     {
         if (args.fold.squares && has_row) scale = args.fold.scales[row];
     }
-    __device__ bool has(int at) const
+    __device__ bool has_result_at(int at) const
     {
         return has_row && first + at < matrix.rows;
     }
-    // Of the weight rows first + at and the next one. They lie together if all rows are even.
+    // The old results of the weight rows first + at and the next one. They lie together if the
+    // number of rows is even.
     __device__ float2 old_pair(int at) const
     {
-        if (!accumulate || !has(at)) return make_float2(0.0f, 0.0f);
+        if (!accumulate || !has_result_at(at)) return make_float2(0.0f, 0.0f);
         if (matrix.rows % 2 == 0) return *(const float2 *)(y + at);
-        return make_float2(y[at], has(at + 1) ? y[at + 1] : 0.0f);
+        return make_float2(y[at], has_result_at(at + 1) ? y[at + 1] : 0.0f);
     }
     __device__ void put_pair(int at, float2 old, float upper, float lower) const
     {
-        if (!has(at)) return;
+        if (!has_result_at(at)) return;
         float2 v = {result_of(matrix.bias, first + at, upper, scale), 0.0f};
-        if (has(at + 1)) v.y = result_of(matrix.bias, first + at + 1, lower, scale);
+        if (has_result_at(at + 1)) v.y = result_of(matrix.bias, first + at + 1, lower, scale);
         if (accumulate) v = make_float2(old.x + v.x, old.y + v.y);
         if (matrix.rows % 2 == 0) {
             *(float2 *)(y + at) = v;
         } else {
             y[at] = v.x;
-            if (has(at + 1)) y[at + 1] = v.y;
+            if (has_result_at(at + 1)) y[at + 1] = v.y;
         }
     }
 };
@@ -267,7 +268,7 @@ template <typename FORM>
 __device__ inline void put_tile(const struct gpu_linear &args, const struct place &place,
                                 const struct consumer<FORM> &consumer, int row)
 {
-    constexpr int BATCH = 4; // of old values that are loaded together
+    constexpr int BATCH = 4; // pairs of old values that are loaded together
     int first = place.first + threadIdx.x % 4 * 2;
     const struct results of_row(args, place, row, first), of_later(args, place, row + 8, first);
 #    pragma unroll
@@ -298,7 +299,7 @@ __device__ inline uint32_t gate_pair(const struct gpu_linear &args, int row, flo
     return bf16_bits(first) | (uint32_t)bf16_bits(second) << 16;
 }
 
-// As the layer behind takes them: of 32 values of a row a thread has a piece of 16 bytes.
+// Puts results in the order of the layer behind: a thread has 16 of a row's 64 bytes for 32 values.
 template <typename FORM>
 __device__ inline void put_gated(const struct gpu_linear &args, const struct place &place,
                                  const struct consumer<FORM> &consumer, int row)
@@ -367,7 +368,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         };
         int groups = args.x.pairs * 2, each = (groups + args.parts - 1) / args.parts;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            struct place place = find_place<FORM>(args, tile);
+            struct place place = find_wide_place<FORM>(args, tile);
             int row = place.row + threadIdx.x / WARP * 16 + threadIdx.x % WARP / 4;
             consumer.sum_tile(groups, each);
             if constexpr (FORM::GATES)
@@ -391,7 +392,7 @@ extern "C" int gpu_has_wide(int major, int minor)
 }
 
 // box: tiles that a copy brings.
-static cudaError_t make_maps(struct maps *maps, const struct gpu_linear *args, int box)
+static cudaError_t make_wide_maps(struct maps *maps, const struct gpu_linear *args, int box)
 {
     size_t groups = (size_t)args->x.pairs * 2;
     cudaError_t error = cudaSuccess;
@@ -414,12 +415,12 @@ static int count_tiles(const struct gpu_linear *args, int of_matrix)
 }
 
 template <typename FORM>
-static cudaError_t launch_form(const struct gpu_launch *launch, const struct gpu_linear *args,
-                               int processors)
+static cudaError_t launch_wide_form(const struct gpu_launch *launch, const struct gpu_linear *args,
+                                    int processors)
 {
     int tiles = count_tiles(args, FORM::OF_MATRIX);
     struct maps maps = {};
-    cudaError_t error = make_maps(&maps, args, FORM::BOX);
+    cudaError_t error = make_wide_maps(&maps, args, FORM::BOX);
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(linear_wide<FORM>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      FORM::BYTES);
@@ -448,12 +449,13 @@ static const struct {
     int n, gates;
     cudaError_t (*launch)(const struct gpu_launch *, const struct gpu_linear *, int);
 } forms[] = {
-#define ROW(n, groups, stages, gates) {n, gates, launch_form<form<n, groups, stages, gates != 0>>},
+#define ROW(n, groups, stages, gates) \
+    {n, gates, launch_wide_form<form<n, groups, stages, gates != 0>>},
     EACH_FORM(ROW)
 #undef ROW
 };
 
-// What a tile takes beside its products, in weight rows: rows have to come, too. From tiles of
+// The cost of a tile beside its products, in weight rows: rows have to come, too. Measured with
 // 8192 x 8192 and 3584 x 18944 times 512 rows on an H100.
 enum { TILE_COST = 80 };
 

@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 // ---- launching ----
 
 template <typename FORM>
-static cudaError_t make_maps(struct maps *maps, const struct gpu_linear *args)
+static cudaError_t make_panel_maps(struct maps *maps, const struct gpu_linear *args)
 {
     size_t pairs = (size_t)args->x.pairs, units = (pairs + 3) / 4,
            groups = ((size_t)args->n + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP;
@@ -122,13 +122,13 @@ static int count_areas(const struct gpu_linear *args, int n)
 }
 
 template <int FORMAT, int N>
-static cudaError_t launch_form(const struct gpu_launch *launch, const struct gpu_linear *args,
-                               int processors)
+static cudaError_t launch_panels_form(const struct gpu_launch *launch,
+                                      const struct gpu_linear *args, int processors)
 {
     using FORM = form<FORMAT, N>;
     int areas = count_areas(args, FORM::N);
     struct maps maps = {};
-    cudaError_t error = make_maps<FORM>(&maps, args);
+    cudaError_t error = make_panel_maps<FORM>(&maps, args);
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(wide_panels<FORM>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      FORM::BYTES);
@@ -138,21 +138,21 @@ static cudaError_t launch_form(const struct gpu_launch *launch, const struct gpu
                          FORM::BYTES, *args, maps, areas);
 }
 
-// What a step takes beside scaling, in rows of activations. From 8192 x 8192 times 512 rows on an
-// H100.
+// The cost of a step beside scaling, in rows of activations. Measured with 8192 x 8192 times 512
+// rows on an H100.
 enum { STEP_COST = 20 };
 
 // The form whose areas are done first if all processors take as many at a time.
 template <int FORMAT>
-static cudaError_t choose(const struct gpu_launch *gpu, const struct gpu_linear *args,
-                          int processors)
+static cudaError_t choose_wide_panels(const struct gpu_launch *gpu, const struct gpu_linear *args,
+                                      int processors)
 {
     static const struct {
         int n;
         cudaError_t (*launch)(const struct gpu_launch *, const struct gpu_linear *, int);
-    } forms[] = {{64, launch_form<FORMAT, 64>},
-                 {48, launch_form<FORMAT, 48>},
-                 {32, launch_form<FORMAT, 32>}};
+    } forms[] = {{64, launch_panels_form<FORMAT, 64>},
+                 {48, launch_panels_form<FORMAT, 48>},
+                 {32, launch_panels_form<FORMAT, 32>}};
     int best = -1, least = 0;
     for (int f = 0; f < (int)(sizeof forms / sizeof *forms); f++) {
         int areas = count_areas(args, forms[f].n),
@@ -172,7 +172,8 @@ extern "C" cudaError_t gpu_linear_wide_panels(const struct gpu_launch *launch,
     if (error != cudaSuccess) return error;
     switch (args->format) {
 #define RF_ROW(name, FORMAT, ...) \
-    case RF_FORMAT_##FORMAT: return choose<RF_FORMAT_##FORMAT>(launch, args, processors);
+    case RF_FORMAT_##FORMAT:      \
+        return choose_wide_panels<RF_FORMAT_##FORMAT>(launch, args, processors);
         RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;

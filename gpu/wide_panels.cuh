@@ -1,5 +1,5 @@
-// What linear layers of panels on wgmma do until they have results: stages of shared memory,
-// copies, products and scaling (wide_panels.cu).
+// Linear layers of panels on wgmma, up to their results: stages of shared memory, copies, products
+// and scaling. wide_panels.cu has the kernel.
 #ifndef RF_GPU_WIDE_PANELS_CUH
 #define RF_GPU_WIDE_PANELS_CUH
 
@@ -9,10 +9,10 @@
 enum {
     CONSUMERS = 256, // two groups of four warps
     THREADS = CONSUMERS + 4 * WARP,
-    PAIRS = 2, // of blocks in a stage
-    TILES = 2, // of 64 weight rows that a group of warps takes
+    PAIRS = 2, // pairs of blocks in a stage
+    TILES = 2, // tiles of 64 weight rows that a group of warps takes
     GROUP_TILES = TILES * 64 / RF_PANEL_ROWS,
-    WEIGHT_TILES = 2 * GROUP_TILES, // of both groups
+    WEIGHT_TILES = 2 * GROUP_TILES, // both groups'
     WEIGHT_ROWS = WEIGHT_TILES * RF_PANEL_ROWS,
     MOST_SHARED = 227 * 1024,
     MOST_STAGES = 8
@@ -24,8 +24,8 @@ enum {
 template <int FORMAT_, int N_> struct form {
     static constexpr int FORMAT = FORMAT_, N = N_, bits = format_traits<FORMAT>::bits;
     static constexpr int CODES = bits * 128, SCALES = 8 * (int)gpu_scale_bytes(FORMAT),
-                         UNITS = 8 * (int)gpu_unit_bytes(FORMAT); // of a tile's pair
-    // Of a stage: the rows of each pair, then the codes and scales of each pair, then units.
+                         UNITS = 8 * (int)gpu_unit_bytes(FORMAT); // for a pair of blocks of a tile
+    // A stage has the rows of each pair, then the codes and scales of each pair, then units.
     static constexpr int ROW_BYTES = N / GPU_ROW_GROUP * GPU_PIECE,
                          CODE_BYTES = WEIGHT_TILES * CODES, SCALE_BYTES = WEIGHT_TILES * SCALES,
                          CODES_AT = PAIRS * ROW_BYTES, SCALES_AT = CODES_AT + PAIRS * CODE_BYTES,
@@ -49,8 +49,8 @@ struct maps {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// Shared memory: stages; totals of all parts; and for each stage a barrier that it is there and one
-// that it is read.
+// Shared memory: stages; totals of all parts; and two barriers for each stage: it is there; it is
+// read.
 template <typename FORM> struct shared_memory {
     uint32_t memory;
 
@@ -102,7 +102,7 @@ template <typename FORM> struct producer {
     const struct gpu_linear &args;
     const struct maps &maps;
 
-    // What lies behind a matrix or its rows is filled with zeros.
+    // Tiles and rows behind the last ones are filled with zeros.
     __device__ void load_weights(const struct area &area, int pair, int i) const
     {
         const struct panel_maps &of = maps.of[area.matrix];
@@ -172,7 +172,7 @@ static constexpr float SCALE_UNIT = format_traits<FORMAT>::offset ? 1.0f : 32768
 
 // ---- products and scaling ----
 
-// Of two rows of activations, 2t and 2t + 1 of 8.
+// Scales of two rows of activations, 2t and 2t + 1 of 8.
 struct row_scales {
     float d[2], d_sum[2];
 };
@@ -183,11 +183,11 @@ template <typename FORM> struct consumer {
     static constexpr int HALVES = RF_BLOCK / format_traits<FORMAT>::group, STEPS = 2 * HALVES;
     static constexpr bool has_min = format_traits<FORMAT>::has_min;
     static constexpr int KEPT = has_min && HALVES == 2 ? 1 : STEPS; // steps whose scales are known
-    static constexpr int ALL = PAIRS * STEPS;                       // of a stage
+    static constexpr int ALL = PAIRS * STEPS;                       // steps of a stage
     struct shared_memory<FORM> stages;
     struct turn<FORM::STAGES> turn;
-    uint32_t stage;      // that is next read
-    uint32_t first_tile; // of the warp, in a stage
+    uint32_t stage;      // the stage that is read next
+    uint32_t first_tile; // the warp's, in a stage
     float sums[TILES][SUMS], parts[TILES][SUMS];
     struct pair_data<FORMAT> data[TILES];
     uint32_t a[TILES][2 / HALVES][4];
@@ -205,7 +205,7 @@ template <typename FORM> struct consumer {
     {
         return stage + step / STEPS * FORM::ROW_BYTES;
     }
-    // Of the pair of a step.
+    // Reads a tile's weights of the pair of a step.
     __device__ void read_weights(int tile, int step)
     {
         int lane = threadIdx.x % WARP, at = first_tile + 4 * tile, pair = step / STEPS;
@@ -215,7 +215,7 @@ template <typename FORM> struct consumer {
                  unit = stage + FORM::UNITS_AT + at * FORM::UNITS + lane / 4 * FORM::UNITS / 8;
         load_pair<FORMAT>(data[tile], codes, scales, unit, lane);
     }
-    // Of 8 rows and a step: a block, or half of one.
+    // Reads the scales of 8 rows for a step: a block, or half of one.
     __device__ void read_rows(int j, int step)
     {
         int block = step % STEPS / HALVES, half = step % HALVES;
@@ -249,7 +249,7 @@ template <typename FORM> struct consumer {
             for (int i = 0; i < 4; i++)
                 a[tile][q][i] = halves_of<FORMAT>(codes[2 * (half + q) + i % 2], i / 2);
     }
-    // Of the pair's steps from `first` on that are kept.
+    // Reads the scales of the pair's steps from `first` on, KEPT of them.
     __device__ void read_scales(int first)
     {
 #    pragma unroll

@@ -80,7 +80,6 @@ RF_API_TAKES(riffle_batch_options);
 RF_API_TAKES(riffle_request);
 RF_API_TAKES(riffle_corpus_options);
 RF_API_TAKES(riffle_cores_options);
-RF_API_TAKES(riffle_roofline_options);
 RF_API_TAKES(riffle_quantize_options);
 #undef RF_API_TAKES
 

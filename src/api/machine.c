@@ -9,7 +9,6 @@
 #include "platform/memory.h"
 
 RF_API_OPTIONS(riffle_cores_options, .flags = 0)
-RF_API_OPTIONS(riffle_roofline_options, .rounds = 0)
 
 int riffle_set_cpu(const char *name)
 {
@@ -75,14 +74,4 @@ int riffle_measure_model_read(const riffle_model *model, int32_t threads, riffle
     if (rf_engine_measure_read(model->engine, threads, &found, &error)) return rf_api_fail(&error);
     rf_api_give(speed, speed_size, &found, sizeof found);
     return 0;
-}
-
-int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
-                    riffle_on_roofline_row on_row, void *user)
-{
-    riffle_roofline_options asked;
-    struct rf_error error;
-    int code = rf_api_take_riffle_roofline_options(&asked, options);
-    if (code) return code;
-    return rf_measure_roofline(&asked, on_ceiling, on_row, user, &error) ? rf_api_fail(&error) : 0;
 }

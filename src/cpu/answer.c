@@ -90,7 +90,7 @@ static void sum_mass(const struct cpu_view *view, const struct logits *logits, f
     }
 }
 
-static float greatest_logit(const struct cpu_answer_part *parts)
+static float row_maximum(const struct cpu_answer_part *parts)
 {
     float max = -INFINITY;
     for (int p = 0; p < PARTS; p++)
@@ -132,8 +132,7 @@ static void choose_best(struct cpu_view *view, struct rf_worker *worker, size_t 
     items = cpu_items(worker, n * PARTS, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
         struct logits part = logits_part(view, first + item / PARTS, item / PARTS, item % PARTS);
-        sum_mass(view, &part, greatest_logit(&view->parts[item - item % PARTS]),
-                 &view->parts[item]);
+        sum_mass(view, &part, row_maximum(&view->parts[item - item % PARTS]), &view->parts[item]);
     }
 
     if (worker->index > 0) return;

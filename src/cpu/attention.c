@@ -2,7 +2,7 @@
  * them, or RF_KV_SPAN groups where the cache quantises. Partial results are merged in the order of
  * the chunks. Chunks start at fixed positions, and which groups a row reads quantised depends on
  * its position alone (enum rf_kv_type), so a query's bits depend on nothing else. In a chunk its
- * quantised groups come first, then what lies in each block of 16 bits.
+ * quantised groups come first, then the positions that lie in blocks of 16 bits.
  *
  * With few rows the workers share heads and chunks, and merge afterwards. With many they share
  * heads and rows, and each merges its own. The arithmetic is the same.
@@ -31,7 +31,7 @@ struct attention_scratch {
     int32_t *within[2]; /* [queries] first and visible, for one call */
     float *piece;       /* [queries][padded_dim + 2] results of one call */
     float *partial;     /* [ROW_TILE * heads of a group][padded_dim + 2] */
-    float *merged;      /* likewise */
+    float *merged;      /* the same shape */
 };
 
 static size_t view_chunks(const struct cpu_view *view, size_t positions)
@@ -298,7 +298,7 @@ static void attend_block(const struct cpu_view *view, const struct place *at, co
 static void attend_quantised(const struct cpu_view *view, const struct place *at,
                              const struct run *run, size_t first, size_t n)
 {
-    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* and the one after them, which is read next */
+    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* the last: the one that is read next */
     size_t begin = at->chunk * RF_KV_SPAN + first, end = at->chunk * RF_KV_SPAN + n;
     size_t cached = end < at->cache->n_groups && at->cache->groups[end] ? end + 1 : end;
     for (size_t g = begin; g < cached; g++)

@@ -2,7 +2,7 @@
  * and its kind. devices/backends.c lists the kind; the engine calls through the tables. */
 #include "cpu/calibrate.h"
 #include "cpu/cpu.h"
-#include "cpu/roofline.h"
+#include "cpu/read_speed.h"
 #include "cpu/tiers.h"
 #include "platform/cpu.h"
 #include "platform/plan.h"
@@ -192,15 +192,6 @@ static int cpu_measure_cores(const struct rf_backend_options *options, struct rf
     return code;
 }
 
-static int roofline(const struct rf_backend_options *options,
-                    const struct rf_roofline_request *request,
-                    const struct rf_roofline_callbacks *callbacks,
-                    const struct rf_allocator *allocator, struct rf_error *error)
-{
-    int tier = request->tiers ? rf_kernels_best_tier() : chosen_tier(options, error);
-    return tier < 0 ? tier : rf_cpu_roofline(tier, request, callbacks, allocator, error);
-}
-
 static int measure_read(const struct rf_backend_options *options, int32_t threads,
                         const struct rf_allocator *allocator, struct rf_read_speed *speed,
                         struct rf_error *error)
@@ -217,5 +208,4 @@ const struct rf_backend_kind rf_cpu_backend_kind = {
     .kv_bytes = rf_cpu_kv_bytes,
     .measure_read = measure_read,
     .measure_cores = cpu_measure_cores,
-    .roofline = roofline,
 };

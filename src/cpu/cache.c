@@ -130,7 +130,7 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
     release_groups(cache);
 }
 
-/* Gives up what no row from position n on reads. */
+/* Gives up the blocks that no row from position n on reads. */
 static void give_up(struct cpu_cache *cache, size_t n)
 {
     for (size_t c = 0; (c + 1) * RF_KV_POSITIONS <= n; c++)
@@ -201,7 +201,7 @@ static struct place in_block(const struct cpu_cache *cache, const struct cpu_blo
                           cache->kv_elements * sizeof(uint16_t)};
 }
 
-/* Copies what the first `positions` of a block hold, for each layer and head. K is copied in whole
+/* Copies the first `positions` of a block, for each layer and head. K is copied in whole
  * groups of 16 positions. */
 static void copy_positions(const struct cpu_cache *cache, struct place to, struct place from,
                            size_t positions)

@@ -94,7 +94,7 @@ static void keep_speeds(struct rf_split_kind *kind, const struct probe *probe, i
         if (round == 0 || kind->speed[i] < probe->results[i]) kind->speed[i] = probe->results[i];
 }
 
-/* Fills the split; returns what all workers read in a second. */
+/* Fills the split; returns the bytes that all workers read in a second. */
 static double measure_split(struct rf_split *split, struct probe *probe, struct rf_team *team)
 {
     int counts[MOST_COUNTS], n = 0, places = rf_team_places(team), enough = 0;

@@ -14,7 +14,7 @@
 int rf_cpu_calibrate(struct rf_split **split, const struct rf_weights *weights,
                      struct rf_team *team, struct rf_error *error);
 
-/* The same without a model, on weights of its own. *bytes_per_second: what all workers read
+/* The same without a model, on weights of its own. *bytes_per_second: read by all workers
  * together. */
 int rf_cpu_calibrate_machine(struct rf_split **split, int tier, struct rf_team *team,
                              const struct rf_allocator *allocator, double *bytes_per_second,

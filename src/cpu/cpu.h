@@ -18,7 +18,7 @@ _Static_assert((int)RF_KV_RECENT == (int)RF_KV_GROUP, "the positions of a group"
 struct rf_weight {
     struct rf_weight_plan plan;
     const void *data; /* a matrix: rows of BF16, or panels; NULL: no matrix, or it lies in a pool */
-    size_t ld; /* of a matrix, as in rf_linear_args: elements of a row, or bytes of a panel */
+    size_t ld;        /* a matrix's rf_linear_args.ldw: elements of a row, or bytes of a panel */
     /* [plan.n_experts] matrices; NULL for an expert without a place in its pool. The array is NULL
      * for every role but RF_WEIGHT_EXPERTS. */
     const void **experts;
@@ -111,7 +111,7 @@ struct cpu_cache {
     /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
     struct cpu_block **blocks;
     struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
-    size_t n_groups;           /* groups that hold what the blocks held */
+    size_t n_groups;           /* groups that are quantised */
     struct cpu_slab *slab;     /* takes the next groups, or NULL */
     size_t upper, lower;       /* bytes of one head's planes of a group */
     size_t padded_dim;         /* elements of a head in V */
@@ -187,7 +187,7 @@ struct cpu_buffer {
 /* A row of the current pass. */
 struct cpu_row {
     int32_t token, position;
-    int32_t slot;  /* in its cache */
+    int32_t slot;  /* slot of its cache */
     int32_t group; /* its sequence's number in the pass */
 };
 
@@ -216,12 +216,12 @@ struct cpu_expert {
 struct cpu_choice {
     int32_t expert;
     float value; /* the router's result; then the share */
-    size_t row;  /* in buffers by expert */
+    size_t row;  /* row of buffers by expert */
 };
 
 /* A row of buffers by expert. */
 struct cpu_expert_row {
-    size_t row;   /* in the pass */
+    size_t row;   /* row of the pass */
     size_t group; /* number of its expert among the chosen ones */
 };
 

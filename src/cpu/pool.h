@@ -14,17 +14,17 @@ typedef const struct rf_weight *const cpu_pool_layer[RF_OP_INPUTS];
 typedef void rf_cpu_pack_fn(const void *user, const struct rf_worker *worker,
                             const struct rf_weight *weight, size_t expert, size_t panel);
 
-/* As many places of place_bytes as fit into `bytes`. */
+/* Makes as many places of place_bytes as fit into `bytes`. */
 int rf_cpu_pool_new(struct cpu_pool **pool, uint64_t bytes, size_t place_bytes,
                     const struct rf_allocator *allocator, struct rf_error *error);
 void rf_cpu_pool_free(struct cpu_pool *pool);
 
-/* By one worker, when a layer's experts are chosen: gives each of chosen[n_chosen] a place, and
- * lists the ones that are to be packed in missing[*n_missing]. The pool is the caller's until
+/* One worker calls it when a layer's experts are chosen. Gives each of chosen[n_chosen] a place,
+ * and lists the ones that are to be packed in missing[*n_missing]. The pool is the caller's until
  * rf_cpu_pool_release. */
 void rf_cpu_pool_take(struct cpu_pool *pool, cpu_pool_layer layer, const struct cpu_expert *chosen,
                       size_t n_chosen, size_t *missing, size_t *n_missing);
-/* By all workers: packs the missing experts. Ends with a barrier. */
+/* All workers call it. Packs the missing experts, and ends with a barrier. */
 void rf_cpu_pool_fill(cpu_pool_layer layer, const size_t *missing, size_t n_missing,
                       struct rf_worker *worker, rf_cpu_pack_fn *pack, const void *user);
 void rf_cpu_pool_release(struct cpu_pool *pool); /* NULL is allowed */

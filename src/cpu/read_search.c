@@ -1,6 +1,6 @@
 /* The patterns of reading memory, and a search by halving: it drops the slower half of the
- * candidates until a few finalists are left. The roofline calls it; tests give it measurements that
- * are made up. */
+ * candidates until a few finalists are left. read_speed.c and the program's roofline call it; tests
+ * give it measurements that are made up. */
 #include "cpu/read_search.h"
 
 #include <stdio.h>

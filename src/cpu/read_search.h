@@ -15,7 +15,7 @@ enum {
 };
 
 struct rf_read_pattern {
-    size_t streams, step, ahead; /* as in struct rf_read_args */
+    size_t streams, step, ahead; /* members of struct rf_read_args */
     int equally;                 /* equal shares; else workers that are ready take the rest */
 };
 
@@ -27,7 +27,7 @@ void rf_read_pattern_name(const struct rf_read_pattern *pattern, char name[RF_RE
 struct rf_search {
     size_t n;         /* candidates: 1 to RF_SEARCH_MOST */
     int rounds;       /* before the slower half of the candidates is dropped */
-    int final_rounds; /* of the finalists: 1 to RF_SEARCH_MOST_ROUNDS */
+    int final_rounds; /* rounds of the finalists: 1 to RF_SEARCH_MOST_ROUNDS */
     /* A rate: more is better. Measurements in final rounds may take longer, to be more precise. */
     double (*measure)(void *user, size_t candidate, int is_final);
     void *user;
@@ -35,7 +35,7 @@ struct rf_search {
 
 struct rf_found {
     size_t candidate;
-    double usual, best; /* of its final rounds: median and maximum */
+    double usual, best; /* median and maximum of its final rounds */
 };
 
 /* Every round measures all remaining candidates in turn, so that clocks and other load, which

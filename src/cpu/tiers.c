@@ -20,7 +20,7 @@ struct tier {
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* More rows are worth decoding many blocks at a time with 256 bits (docs/kernels.md). */
+/* More rows are worth decoding many blocks at a time with 256 bits (docs/design/kernels.md). */
 enum { MOST_ROWS_256 = 16 };
 
 /* Kernels that are generated for a tier, and the most rows that they get: on AMX as many as are too

@@ -17,7 +17,7 @@ size_t rf_cpu_generated_rows(int tier, enum rf_format format);
  * is not told of them although RIFFLE_PERF asks: one sentence without a full stop; or "". */
 const char *rf_cpu_kernels_note(int tier);
 /* The tier of that name, if the machine has it and there are kernels for it; else an error. The
- * sentence begins with `source`, which names what asked. */
+ * sentence begins with `source`, which names the asker. */
 int rf_cpu_find_tier(const char *source, const char *name, struct rf_error *error);
 
 #endif

@@ -2,7 +2,6 @@
  * the library runs where there is no driver, and none of CUDA is in it. */
 #include <assert.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "devices/cuda_module.h"
 #include "devices/devices.h"
@@ -13,11 +12,10 @@ static _Atomic(const struct rf_backend_kind *) module;
 static int load_module(struct rf_error *error)
 {
     static const char *const symbol = RF_CUDA_ENTRY;
-    const char *path = getenv("RIFFLE_CUDA_MODULE");
+    const char *path = rf_cuda_module_path();
     struct rf_error why;
     rf_any_fn *entry;
     if (atomic_load(&module)) return 0;
-    if (!path || !*path) path = RF_CUDA_MODULE;
     if (rf_library_load(path, &symbol, &entry, 1, &why))
         return rf_fail(error, RF_ERR_UNSUPPORTED, "no CUDA backend: %s", why.text);
     const struct rf_backend_kind *found = ((rf_cuda_kind_fn *)entry)(rf_cuda_fingerprint());
@@ -80,15 +78,6 @@ static int cuda_measure_read(const struct rf_backend_options *options, int32_t t
     return code ? code : loaded_kind()->measure_read(options, threads, allocator, speed, error);
 }
 
-static int cuda_roofline(const struct rf_backend_options *options,
-                         const struct rf_roofline_request *request,
-                         const struct rf_roofline_callbacks *callbacks,
-                         const struct rf_allocator *allocator, struct rf_error *error)
-{
-    int code = load_module(error);
-    return code ? code : loaded_kind()->roofline(options, request, callbacks, allocator, error);
-}
-
 const struct rf_backend_kind rf_cuda_backend_kind = {
     .name = "cuda",
     .describe = cuda_describe,
@@ -98,5 +87,4 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .free_bytes = cuda_free_bytes,
     .view_bytes = cuda_view_bytes,
     .measure_read = cuda_measure_read,
-    .roofline = cuda_roofline,
 };

@@ -16,10 +16,6 @@ int rf_processor_force(const char *tier, struct rf_error *error);
 /* The options of the processor's backend, as rf_processor_force or RIFFLE_CPU choose them. */
 struct rf_backend_options rf_processor_options(void);
 
-/* Finds the device of a name: "cpu", "cuda", "cuda:N", or "auto": the first usable one besides the
- * processor, or the processor. */
-int rf_device_find(const char *name, const struct rf_backend_kind **kind, int32_t *index,
-                   struct rf_error *error);
 /* Calls on_device for the processor, then for the devices of the other kinds. */
 int rf_device_list(riffle_on_device on_device, void *user, struct rf_error *error);
 

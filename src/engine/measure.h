@@ -1,4 +1,4 @@
-/* Measurements of this machine and of a model's memory: read bandwidth and the roofline. */
+/* Measurements of this machine and of a model's memory: read bandwidth. */
 #ifndef RF_ENGINE_MEASURE_H
 #define RF_ENGINE_MEASURE_H
 
@@ -10,9 +10,5 @@
 int rf_measure_read(int32_t threads, riffle_read_speed *speed, struct rf_error *error);
 int rf_engine_measure_read(const struct rf_engine *engine, int32_t threads,
                            riffle_read_speed *speed, struct rf_error *error);
-
-/* riffle_roofline. Each callback may be NULL. */
-int rf_measure_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
-                        riffle_on_roofline_row on_row, void *user, struct rf_error *error);
 
 #endif

@@ -253,7 +253,8 @@ static const struct rf_expr *token_of(struct rf_schema_reader *r, struct rf_str 
     return rf_ir_text(r->ir, r->is_token(r->vocab, token) ? token : name);
 }
 
-static const struct rf_expr *choice_part(struct rf_schema_reader *r, const struct rf_json *part)
+static const struct rf_expr *read_choice_part(struct rf_schema_reader *r,
+                                              const struct rf_json *part)
 {
     struct rf_str text;
     if (rf_json_has(part, "schema")) return root_of(r, rf_json_get(part, "schema"));
@@ -267,7 +268,7 @@ static const struct rf_expr *alternative_of(struct rf_schema_reader *r, const st
 {
     size_t n = rf_json_count(list);
     const struct rf_expr **parts = rf_schema_take(r, n + 1, sizeof *parts);
-    for (size_t i = 0; parts && i < n; i++) parts[i] = choice_part(r, rf_json_at(list, i));
+    for (size_t i = 0; parts && i < n; i++) parts[i] = read_choice_part(r, rf_json_at(list, i));
     return r->ir->code ? NULL : rf_ir_sequence(r->ir, parts, n);
 }
 

@@ -445,10 +445,6 @@ struct rf_backend_kind {
     int (*measure_cores)(const struct rf_backend_options *options, struct rf_plan *plan,
                          const struct rf_allocator *allocator, int32_t *n_measured,
                          double *bytes_per_second, struct rf_error *error);
-    int (*roofline)(const struct rf_backend_options *options,
-                    const struct rf_roofline_request *request,
-                    const struct rf_roofline_callbacks *callbacks,
-                    const struct rf_allocator *allocator, struct rf_error *error);
 };
 
 /* All kinds of this build, the default first; the last is NULL. Defined in backends.c, the one

@@ -227,7 +227,7 @@ static const float *changed_logits(struct rf_sampler *sampler, const float *logi
 }
 
 /* The greatest logit's lowest id, or n_vocab if none is greater than minus infinity. */
-static size_t greatest_logit(const struct rf_sampler *sampler, const float *logits)
+static size_t greatest_above(const struct rf_sampler *sampler, const float *logits)
 {
     size_t n = (size_t)sampler->n_vocab, best = n;
     float top = -INFINITY;
@@ -544,7 +544,7 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
 {
     if (make_lists(sampler, error)) return RF_ERR_MEMORY;
     logits = changed_logits(sampler, logits, mask, text, n, path, n_path);
-    size_t best = greatest_logit(sampler, logits);
+    size_t best = greatest_above(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
         return rf_not_finite(n + n_path, error);
     if (sampler->sampling.temperature == 0.0f)

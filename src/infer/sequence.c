@@ -16,7 +16,8 @@
  * 6. A pass of the judge ends the writer: nothing behind n_read is valid after it.
  * 7. The kept answer is the answer of one row of one pass. It is valid while that pass is the last
  *    one of its view, and while the view may use entries for all n_answered tokens.
- * 8. A call that fails changes no token; only a cancelled prefill keeps the tokens that it read.
+ * 8. A call that fails changes no committed token; only a cancelled prefill keeps the tokens that
+ *    it read.
  *
  * check_invariants() asserts 1, 3 and 4 wherever one of their numbers changes; the functions that
  * keep the others name them. */
@@ -179,6 +180,7 @@ static void limit_read(struct rf_sequence *s, int32_t n)
     limit_writer(s, n);
 }
 
+/* Keeps invariant 2: the follower first, then the text, then the entries. */
 void rf_sequence_rewind(struct rf_sequence *s, int32_t n)
 {
     assert(n >= 0 && n <= s->n + s->n_ahead);
@@ -270,6 +272,7 @@ static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t 
     if (view == s->judge) {
         s->n_read = to;
         limit_writer(s, 0);
+        assert(!s->writer);
         s->cache->backend->ops->cache_settle(s->cache, to);
     } else if (to > s->n_read) {
         s->writer = view;

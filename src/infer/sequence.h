@@ -9,7 +9,7 @@
  * read along (QSpec, section 3.3): they use the judge's entries and write their own behind those,
  * which the judge overwrites when it gets there.
  *
- * A failed or cancelled call changes no token, but for prefills that were cancelled. */
+ * A failed or cancelled call changes no committed token, but for prefills that were cancelled. */
 #ifndef RF_INFER_SEQUENCE_H
 #define RF_INFER_SEQUENCE_H
 

@@ -9,7 +9,7 @@ const struct rf_arch_row rf_arch_rows[] = {
     {.arch = RF_ARCH_LLAMA, /* mixtral is a llama with experts */
      .name = "llama",
      .gguf_rope = RF_ROPE_NORM,
-     .keys = RF_KEYS_WINDOW | RF_KEYS_EXPERTS,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_EXPERTS | RF_KEYS_LLAMA3,
      .traits = {.expert_norm = 1}},
     {.arch = RF_ARCH_QWEN2,
      .name = "qwen2",
@@ -44,7 +44,8 @@ const struct rf_arch_row rf_arch_rows[] = {
                 .gate_limit = 7},
      .flags = {RF_LAYER_WINDOW, 0},
      .period = 2,
-     .odd_one = 1},
+     .odd_one = 1,
+     .yarn_is_exact = 1},
     {.arch = RF_ARCH_GRANITE, .name = "granite", .gguf_rope = RF_ROPE_NORM, .keys = RF_KEYS_SCALES},
     {.arch = RF_ARCH_OLMO2,
      .name = "olmo2",
@@ -59,7 +60,7 @@ const struct rf_arch_row rf_arch_rows[] = {
     {.arch = RF_ARCH_PHI3,
      .name = "phi3",
      .gguf_rope = RF_ROPE_NEOX,
-     .keys = RF_KEYS_WINDOW,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LONGROPE,
      .traits = {.fused = 1}},
     {.arch = RF_ARCH_GEMMA2,
      .name = "gemma2",
@@ -68,7 +69,9 @@ const struct rf_arch_row rf_arch_rows[] = {
      .traits = {.post_norm = 1, .gelu = 1},
      .flags = {RF_LAYER_WINDOW, 0},
      .period = 2,
-     .odd_one = 1},
+     .odd_one = 1,
+     .sqrt_embedding = 1,
+     .n_layer_27b = 46},
     {.arch = RF_ARCH_GEMMA3,
      .name = "gemma3",
      .gguf_rope = RF_ROPE_NEOX,
@@ -76,7 +79,9 @@ const struct rf_arch_row rf_arch_rows[] = {
      .traits = {.qk_norm = 1, .post_norm = 1, .gelu = 1, .rope_theta_local = 10000},
      .flags = {RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE, 0},
      .period = 6,
-     .odd_one = 5},
+     .odd_one = 5,
+     .sqrt_embedding = 1,
+     .n_layer_27b = 62},
     {.name = NULL},
 };
 
@@ -113,8 +118,7 @@ void rf_arch_end(struct rf_reading *reading)
     if (params->window > 0 && !(row->keys & RF_KEYS_WINDOW))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "a sliding window is not supported in a %s model",
                row->name);
-    if (params->arch == RF_ARCH_GEMMA2 || params->arch == RF_ARCH_GEMMA3)
-        params->embedding_scale = sqrtf((float)params->n_embd);
+    if (row->sqrt_embedding) params->embedding_scale = sqrtf((float)params->n_embd);
     if (!row->period || params->layer_flags) return;
     uint8_t *flags = rf_arch_own_flags(reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)

@@ -4,14 +4,16 @@
 
 #include "model/reader.h"
 
-/* Keys of a file that change the computation; a file whose architecture has none of a group may
- * not have its keys. */
+/* Keys and tensors of a file that change the computation; a file whose architecture has none of a
+ * group may not have them. */
 enum rf_arch_keys {
-    RF_KEYS_SCALES = 1,  /* factors of embeddings, residuals, scores and logits */
-    RF_KEYS_CAPS = 2,    /* caps of scores and logits */
-    RF_KEYS_WINDOW = 4,  /* a sliding window */
-    RF_KEYS_EXPERTS = 8, /* numbers of experts */
-    RF_KEYS_SHARED = 16  /* the width of an expert that every row has */
+    RF_KEYS_SCALES = 1,   /* factors of embeddings, residuals, scores and logits */
+    RF_KEYS_CAPS = 2,     /* caps of scores and logits */
+    RF_KEYS_WINDOW = 4,   /* a sliding window */
+    RF_KEYS_EXPERTS = 8,  /* numbers of experts */
+    RF_KEYS_SHARED = 16,  /* the width of an expert that every row has */
+    RF_KEYS_LLAMA3 = 32,  /* GGUF: llama3's scaling as the tensor rope_freqs.weight */
+    RF_KEYS_LONGROPE = 64 /* longrope's two sets of factors, heads that are rotated in part */
 };
 
 struct rf_arch_row {
@@ -22,6 +24,10 @@ struct rf_arch_row {
     struct rf_params traits; /* the fields that the architecture alone decides */
     uint8_t flags[2];        /* enum rf_layer_flag of most layers, and of every `period`-th */
     int32_t period, odd_one; /* layer i is the odd one where i % period == odd_one; 0: none is */
+    int sqrt_embedding;      /* embeddings are multiplied by sqrt(n_embd) */
+    int yarn_is_exact;       /* YaRN's ramp may end within a pair */
+    int32_t n_layer_27b;     /* GGUF: a model of so many layers divides scores by
+                                sqrt(n_embd / n_head), for which no key exists */
 };
 
 /* Ends with a row without a name. */

@@ -72,7 +72,7 @@ static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
         .original = gguf_count(gguf, ".rope.scaling.original_context_length", trained),
         .beta_fast = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_fast", 32),
         .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
-        .is_whole = gguf->reading->source->params.arch != RF_ARCH_GPT_OSS,
+        .is_whole = !rf_arch_row(gguf->reading->source->params.arch)->yarn_is_exact,
         .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
     rf_rope_yarn(gguf->reading, &yarn);
 }
@@ -81,6 +81,7 @@ static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
 static void read_rope_scaling(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
+    int has_longrope = (rf_arch_row(params->arch)->keys & RF_KEYS_LONGROPE) != 0;
     struct rf_str type = rf_gguf_string(gguf, ".rope.scaling.type", rf_str_of("linear"));
     /* The second key is the older name of the first. In llama.cpp 0 is "not set". */
     double older = rf_gguf_float(gguf, ".rope.scale_linear", 0);
@@ -90,14 +91,14 @@ static void read_rope_scaling(struct rf_gguf *gguf)
     if (attn_factor == 0) attn_factor = 1;
     params->rope_magnitude = (float)attn_factor;
     /* phi3's longrope: llama.cpp's converter writes no type, but two tensors of factors. */
-    if (params->arch == RF_ARCH_PHI3)
+    if (has_longrope)
         params->n_ctx_short = gguf_count(gguf, ".rope.scaling.original_context_length", 0);
     if (rf_str_is(type, "none")) return;
     if (rf_str_is(type, "linear"))
         params->rope_scale = 1.0f / (float)factor;
     else if (rf_str_is(type, "yarn"))
         gguf_yarn(gguf, factor, attn_factor);
-    else if (!rf_str_is(type, "longrope") || params->arch != RF_ARCH_PHI3)
+    else if (!rf_str_is(type, "longrope") || !has_longrope)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "%s.rope.scaling.type is \"%.*s\"; none, linear, yarn and llama3 (as "
                "rope_freqs.weight) are supported, of phi3 also longrope",
@@ -182,9 +183,7 @@ static void gguf_scales(struct rf_gguf *gguf)
         params->rope_theta_local =
             (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_theta_local);
     /* Gemma's query_pre_attn_scalar is no key: only the 27B models have another than head_dim. */
-    int is_27b = (params->arch == RF_ARCH_GEMMA2 && params->n_layer == 46) ||
-                 (params->arch == RF_ARCH_GEMMA3 && params->n_layer == 62);
-    if (is_27b)
+    if (params->n_layer == rf_arch_row(params->arch)->n_layer_27b)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
 }
 

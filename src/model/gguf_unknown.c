@@ -14,7 +14,7 @@ struct list {
     int n, is_cut;
 };
 
-static void list_add(struct list *list, struct rf_str name)
+static void add_listed(struct list *list, struct rf_str name)
 {
     static const char comma[] = ", ", more[] = ", ...";
     int shown = rf_shown_up_to(name, 60);
@@ -68,11 +68,11 @@ static int list_differences(const struct rf_source *source, const struct rf_para
     size_t n = sizeof rows / sizeof *rows;
     for (int32_t i = 0; i < source->n_tensors; i++) {
         struct rf_str kind = tensor_kind(source->tensors[i].name);
-        if (kind.bytes && !is_known_kind(rows, n, kind)) list_add(more, kind);
+        if (kind.bytes && !is_known_kind(rows, n, kind)) add_listed(more, kind);
     }
     for (size_t i = 0; i < n; i++)
         if (rows[i].used && !has_kind(source, rows[i].name))
-            list_add(fewer, rf_str_of(rows[i].name));
+            add_listed(fewer, rf_str_of(rows[i].name));
     return more->n + fewer->n;
 }
 
@@ -103,7 +103,7 @@ static void list_keys(const struct rf_gguf *gguf, struct rf_str arch, struct lis
         struct rf_str name = {key.data + arch.bytes + 1, key.bytes - arch.bytes - 1};
         size_t k = 0;
         while (k < sizeof known / sizeof *known && !rf_str_is(name, known[k])) k++;
-        if (k == sizeof known / sizeof *known) list_add(keys, name);
+        if (k == sizeof known / sizeof *known) add_listed(keys, name);
     }
 }
 
@@ -116,7 +116,7 @@ void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch)
     for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++) {
         struct list a = {.n = 0}, b = {.n = 0};
         struct rf_params params = row->traits;
-        list_add(&names, rf_str_of(row->name));
+        add_listed(&names, rf_str_of(row->name));
         params.tied_output = !has_kind(source, "output.weight");
         int differences = list_differences(source, &params, &a, &b);
         if (fewest >= 0 && differences >= fewest) continue;

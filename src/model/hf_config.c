@@ -13,40 +13,110 @@ static void read_qwen3moe(struct rf_hf *hf);
 static void read_qwen2moe(struct rf_hf *hf);
 static void read_gpt_oss(struct rf_hf *hf);
 
-/* The classes of transformers and their defaults where config.json is silent; 0: as many key/value
- * heads as heads, embedding / heads elements of a head, an epsilon of 1e-6, a base frequency of
- * 10000. */
+/* The classes of transformers and their defaults where config.json is silent. */
 static const struct class
 {
     const char *class_name, *model_type;
     enum rf_arch arch;
-    int32_t n_head_kv, head_dim;
-    int has_window; /* sliding_window counts unless use_sliding_window says otherwise */
-    int is_tied;
-    double rms_eps, rope_theta;
-    int32_t n_head, n_ctx;                  /* 0: the file must say */
-    int has_vision;                         /* the text model's parameters are in text_config */
+    int32_t n_head_kv, head_dim; /* 0: as many as heads; n_embd / n_head */
+    double rms_eps, rope_theta;  /* 0: 1e-6; 10000 */
+    int32_t n_head, n_ctx;       /* 0: the file must say */
+    double score_cap, logit_cap; /* 0: none */
+    int has_window;     /* sliding_window counts unless use_sliding_window says otherwise */
+    int has_own_window; /* the file must say how long a window is; else it is 4096 */
+    int is_tied;        /* tie_word_embeddings */
+    int has_vision;     /* the text model's parameters are in text_config */
     void (*read_experts)(struct rf_hf *hf); /* NULL: there are none */
 } classes[] = {
-    {"LlamaForCausalLM", "llama", RF_ARCH_LLAMA, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
-    {"MistralForCausalLM", "mistral", RF_ARCH_LLAMA, 8, 0, 1, 0, 0, 0, 0, 0, 0, NULL},
-    {"MixtralForCausalLM", "mixtral", RF_ARCH_LLAMA, 8, 0, 1, 0, 1e-5, 1e6, 0, 0, 0, read_mixtral},
-    {"Qwen2ForCausalLM", "qwen2", RF_ARCH_QWEN2, 32, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
-    {"Qwen3ForCausalLM", "qwen3", RF_ARCH_QWEN3, 32, 128, 0, 0, 0, 0, 0, 0, 0, NULL},
-    {"Qwen3MoeForCausalLM", "qwen3_moe", RF_ARCH_QWEN3MOE, 4, 0, 0, 0, 0, 0, 0, 0, 0,
-     read_qwen3moe},
-    {"Qwen2MoeForCausalLM", "qwen2_moe", RF_ARCH_QWEN2MOE, 16, 0, 0, 0, 0, 0, 0, 0, 0,
-     read_qwen2moe},
-    {"GptOssForCausalLM", "gpt_oss", RF_ARCH_GPT_OSS, 8, 64, 1, 0, 1e-5, 150000, 0, 0, 0,
-     read_gpt_oss},
-    {"GraniteForCausalLM", "granite", RF_ARCH_GRANITE, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
-    {"Olmo2ForCausalLM", "olmo2", RF_ARCH_OLMO2, 0, 0, 0, 0, 1e-5, 0, 0, 0, 0, NULL},
-    {"SmolLM3ForCausalLM", "smollm3", RF_ARCH_SMOLLM3, 4, 0, 0, 1, 0, 2e6, 0, 0, 0, NULL},
-    {"Phi3ForCausalLM", "phi3", RF_ARCH_PHI3, 0, 0, 1, 0, 1e-5, 0, 0, 0, 0, NULL},
-    {"Gemma2ForCausalLM", "gemma2", RF_ARCH_GEMMA2, 4, 256, 1, 1, 0, 0, 0, 0, 0, NULL},
-    {"Gemma3ForCausalLM", "gemma3_text", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072, 0, NULL},
-    {"Gemma3ForConditionalGeneration", "gemma3", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072, 1,
-     NULL},
+    {.class_name = "LlamaForCausalLM", .model_type = "llama", .arch = RF_ARCH_LLAMA},
+    {.class_name = "MistralForCausalLM",
+     .model_type = "mistral",
+     .arch = RF_ARCH_LLAMA,
+     .n_head_kv = 8,
+     .has_window = 1},
+    {.class_name = "MixtralForCausalLM",
+     .model_type = "mixtral",
+     .arch = RF_ARCH_LLAMA,
+     .n_head_kv = 8,
+     .rms_eps = 1e-5,
+     .rope_theta = 1e6,
+     .has_window = 1,
+     .read_experts = read_mixtral},
+    {.class_name = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
+     .arch = RF_ARCH_QWEN2,
+     .n_head_kv = 32},
+    {.class_name = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .arch = RF_ARCH_QWEN3,
+     .n_head_kv = 32,
+     .head_dim = 128},
+    {.class_name = "Qwen3MoeForCausalLM",
+     .model_type = "qwen3_moe",
+     .arch = RF_ARCH_QWEN3MOE,
+     .n_head_kv = 4,
+     .read_experts = read_qwen3moe},
+    {.class_name = "Qwen2MoeForCausalLM",
+     .model_type = "qwen2_moe",
+     .arch = RF_ARCH_QWEN2MOE,
+     .n_head_kv = 16,
+     .read_experts = read_qwen2moe},
+    {.class_name = "GptOssForCausalLM",
+     .model_type = "gpt_oss",
+     .arch = RF_ARCH_GPT_OSS,
+     .n_head_kv = 8,
+     .head_dim = 64,
+     .rms_eps = 1e-5,
+     .rope_theta = 150000,
+     .has_window = 1,
+     .read_experts = read_gpt_oss},
+    {.class_name = "GraniteForCausalLM", .model_type = "granite", .arch = RF_ARCH_GRANITE},
+    {.class_name = "Olmo2ForCausalLM",
+     .model_type = "olmo2",
+     .arch = RF_ARCH_OLMO2,
+     .rms_eps = 1e-5},
+    {.class_name = "SmolLM3ForCausalLM",
+     .model_type = "smollm3",
+     .arch = RF_ARCH_SMOLLM3,
+     .n_head_kv = 4,
+     .rope_theta = 2e6,
+     .is_tied = 1},
+    {.class_name = "Phi3ForCausalLM",
+     .model_type = "phi3",
+     .arch = RF_ARCH_PHI3,
+     .rms_eps = 1e-5,
+     .has_window = 1,
+     .has_own_window = 1},
+    {.class_name = "Gemma2ForCausalLM",
+     .model_type = "gemma2",
+     .arch = RF_ARCH_GEMMA2,
+     .n_head_kv = 4,
+     .head_dim = 256,
+     .score_cap = 50,
+     .logit_cap = 30,
+     .has_window = 1,
+     .is_tied = 1},
+    {.class_name = "Gemma3ForCausalLM",
+     .model_type = "gemma3_text",
+     .arch = RF_ARCH_GEMMA3,
+     .n_head_kv = 4,
+     .head_dim = 256,
+     .rope_theta = 1e6,
+     .n_head = 8,
+     .n_ctx = 131072,
+     .has_window = 1,
+     .is_tied = 1},
+    {.class_name = "Gemma3ForConditionalGeneration",
+     .model_type = "gemma3",
+     .arch = RF_ARCH_GEMMA3,
+     .n_head_kv = 4,
+     .head_dim = 256,
+     .rope_theta = 1e6,
+     .n_head = 8,
+     .n_ctx = 131072,
+     .has_window = 1,
+     .is_tied = 1,
+     .has_vision = 1},
 };
 
 static const char file[] = "config.json";
@@ -249,6 +319,11 @@ static const struct rf_json *read_local_rope(struct rf_hf *hf, const struct rf_j
     return global;
 }
 
+static int has_longrope(const struct rf_params *params)
+{
+    return (rf_arch_row(params->arch)->keys & RF_KEYS_LONGROPE) != 0;
+}
+
 /* Reads rope_scaling, or rope_parameters in newer files, which also holds the base frequency. */
 static void read_rope(struct rf_hf *hf)
 {
@@ -277,7 +352,7 @@ static void read_rope(struct rf_hf *hf)
         read_llama3(hf, scaling);
     else if (rf_str_is(type, "yarn"))
         read_yarn(hf, scaling);
-    else if (params->arch == RF_ARCH_PHI3 && (rf_str_is(type, "longrope") || rf_str_is(type, "su")))
+    else if (has_longrope(params) && (rf_str_is(type, "longrope") || rf_str_is(type, "su")))
         read_longrope(hf, scaling);
     else
         rf_bad_part(
@@ -302,7 +377,7 @@ static void read_heads(struct rf_hf *hf, const struct class *class)
     const struct rf_json *rope = get_object(hf, "rope_parameters");
     double partial = get_number(hf, hf->text, "partial_rotary_factor", 1);
     partial = get_number(hf, rope, "partial_rotary_factor", partial);
-    if (partial <= 0 || partial > 1 || (partial != 1 && params->arch != RF_ARCH_PHI3))
+    if (partial <= 0 || partial > 1 || (partial != 1 && !has_longrope(params)))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "partial_rotary_factor is %g; only 1 is supported, and less in Phi3", partial);
     else
@@ -360,12 +435,10 @@ static void read_layers(struct rf_hf *hf)
         flags[i] = (row->period ? row->flags : usual)[is_odd_layer(&rules, i)];
 }
 
-/* Gemma2's class has caps where the file is silent. */
-static float read_cap(struct rf_hf *hf, const char *key, double of_gemma2)
+/* A null is no cap, an absent key the default of the class. */
+static float read_cap(struct rf_hf *hf, const char *key, double otherwise)
 {
-    int is_silent =
-        !rf_json_has(hf->text, key) && hf->reading.source->params.arch == RF_ARCH_GEMMA2;
-    return (float)get_number(hf, hf->text, key, is_silent ? of_gemma2 : 0);
+    return (float)get_number(hf, hf->text, key, rf_json_has(hf->text, key) ? 0 : otherwise);
 }
 
 /* Factors, caps and windows. */
@@ -380,15 +453,14 @@ static void read_scales(struct rf_hf *hf, const struct class *class)
         params->logit_scale = (float)(1 / get_number(hf, hf->text, "logits_scaling", 1));
     }
     if (keys & RF_KEYS_CAPS) {
-        params->attention_cap = read_cap(hf, "attn_logit_softcapping", 50);
-        params->logit_cap = read_cap(hf, "final_logit_softcapping", 30);
+        params->attention_cap = read_cap(hf, "attn_logit_softcapping", class->score_cap);
+        params->logit_cap = read_cap(hf, "final_logit_softcapping", class->logit_cap);
         double scalar = get_number(hf, hf->text, "query_pre_attn_scalar", 256);
         params->attention_scale = 1.0f / sqrtf((float)scalar);
         hf->adds_one = 1;
     }
-    /* An absent key is the classes' 4096, but for Phi3; a null is no window. */
-    int32_t otherwise =
-        params->arch == RF_ARCH_PHI3 || rf_json_has(hf->text, "sliding_window") ? 0 : 4096;
+    /* A null is no window. */
+    int32_t otherwise = class->has_own_window || rf_json_has(hf->text, "sliding_window") ? 0 : 4096;
     if (get_flag(hf, hf->text, "use_sliding_window", class->has_window))
         params->window = get_count(hf, hf->text, "sliding_window", otherwise);
 }

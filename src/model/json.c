@@ -92,7 +92,7 @@ int rf_json_same(const struct rf_json *a, const struct rf_json *b)
     return json_equal(node(a), node(b));
 }
 
-static int append_text(const char *text, size_t n, void *out)
+static int json_append(const char *text, size_t n, void *out)
 {
     rf_write(out, text, n);
     return 0;
@@ -100,7 +100,7 @@ static int append_text(const char *text, size_t n, void *out)
 
 void rf_json_write(const struct rf_json *value, struct rf_writer *out)
 {
-    if (json_dump_callback(node(value), append_text, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0 &&
+    if (json_dump_callback(node(value), json_append, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0 &&
         !out->code)
         out->code = rf_fail(out->error, RF_ERR_MEMORY, "no memory to write JSON");
 }

@@ -257,9 +257,10 @@ int rf_layout_check(struct rf_reading *reading)
     if (!expected) return reading->code;
     set_params(reading);
     expect_tensors(reading, expected);
-    if (params->arch == RF_ARCH_LLAMA)
+    unsigned keys = rf_arch_row(params->arch)->keys;
+    if (keys & RF_KEYS_LLAMA3)
         read_rope_factors(reading, expected, "rope_freqs.weight", &params->rope_freq_factors);
-    if (params->arch == RF_ARCH_PHI3 && params->n_ctx_short) {
+    if (keys & RF_KEYS_LONGROPE && params->n_ctx_short) {
         read_rope_factors(reading, expected, "rope_factors_short.weight",
                           &params->rope_freq_factors);
         read_rope_factors(reading, expected, "rope_factors_long.weight",

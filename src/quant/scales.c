@@ -17,7 +17,7 @@ static float to_f16(float x)
     return rf_f16_to_f32(rf_f32_to_f16(x > -F16_MOST ? x : -F16_MOST));
 }
 
-static void put_half(uint8_t *out, float x)
+static void write_half(uint8_t *out, float x)
 {
     uint16_t half = rf_f32_to_f16(x);
     memcpy(out, &half, sizeof half);
@@ -127,8 +127,8 @@ static void choose_q4_1(const float *w, const float *importance, uint8_t *block)
 {
     struct group group;
     fit_group(&group, w, importance, INFINITY);
-    put_half(block, to_f16(group.scale));
-    put_half(block + 2, to_f16(group.base));
+    write_half(block, to_f16(group.scale));
+    write_half(block + 2, to_f16(group.base));
 }
 
 /* ---- Q4_K ---- */
@@ -195,8 +195,8 @@ static void choose_q4_k(const float *w, const float *importance, uint8_t *block)
         s[i] = (uint8_t)grid.scale[i];
         m[i] = (uint8_t)grid.minimum[i];
     }
-    put_half(block, grid.d);
-    put_half(block + 2, grid.m);
+    write_half(block, grid.d);
+    write_half(block + 2, grid.m);
     for (size_t i = 0; i < 4; i++) {
         block[4 + i] = (uint8_t)(s[i] | s[4 + i] >> 4 << 6);
         block[8 + i] = (uint8_t)(m[i] | m[4 + i] >> 4 << 6);
@@ -280,7 +280,8 @@ static void choose_symmetric(const struct rf_dtype_info *info, const float *w,
                              const float *importance, size_t n, uint8_t *blocks)
 {
     float d = symmetric_scale(w, importance, n, 8);
-    for (size_t i = 0; i < n / info->block_elems; i++) put_half(blocks + i * info->block_bytes, d);
+    for (size_t i = 0; i < n / info->block_elems; i++)
+        write_half(blocks + i * info->block_bytes, d);
 }
 
 /* The greatest scale becomes 127 units. */
@@ -293,7 +294,7 @@ static void choose_q6_k(const float *w, const float *importance, uint8_t *block)
         most = fabsf(scales[i]) > most ? fabsf(scales[i]) : most;
     }
     float unit = to_f16(most / HIGHEST);
-    put_half(block + UNIT, unit);
+    write_half(block + UNIT, unit);
     for (size_t i = 0; i < GROUPS; i++) {
         float n = unit > 0.0f ? rintf(scales[i] / unit) : 0.0f;
         n = n > HIGHEST ? HIGHEST : n < -HIGHEST ? -HIGHEST : n;

@@ -15,143 +15,6 @@ static const struct builtin *find_builtin(const struct builtin *table, size_t n,
     return NULL;
 }
 
-/* The character's bytes as hexadecimal escapes of JSON, and what stands for it in JSON. */
-static void json_escape(struct rf_jinja_run *run, struct output *out, value string, size_t at,
-                        size_t length, int ascii)
-{
-    struct rf_str text = rf_jinja_bytes(string);
-    static const char letters[] = "\"\"\\\\\nn\rr\tt\ff\bb";
-    unsigned char first = (unsigned char)text.data[at];
-    value shown = rf_jinja_cut(string, at, at + length);
-    uint8_t origin = shown.origins ? shown.origins[0] : shown.origin;
-    char escape[16] = "";
-    for (size_t i = 0; first && first < 0x80 && i + 1 < sizeof letters; i += 2)
-        if ((unsigned char)letters[i] == first)
-            snprintf(escape, sizeof escape, "\\%c", letters[i + 1]);
-    if (!escape[0] && (first < 0x20 || (first >= 0x80 && ascii))) {
-        uint32_t c = rf_utf8_length(text.data + at, length) ? rf_utf8_decode(text.data + at, length)
-                                                            : 0xfffd;
-        if (c >= 0x10000)
-            snprintf(escape, sizeof escape, "\\u%04x\\u%04x",
-                     0xd800u + (unsigned)((c - 0x10000) >> 10),
-                     0xdc00u + (unsigned)((c - 0x10000) & 0x3ff));
-        else
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c);
-    }
-    rf_jinja_write(run, out, escape[0] ? rf_jinja_string(rf_str_of(escape), origin) : shown);
-}
-
-struct json_style {
-    int ascii, sorted;
-    int64_t indent; /* -1: one line */
-    value item_separator, key_separator;
-};
-
-static void json_string(struct rf_jinja_run *run, struct output *out, value string, int ascii)
-{
-    struct rf_str text = rf_jinja_bytes(string);
-    rf_jinja_write_text(run, out, "\"");
-    for (size_t at = 0, length; at < text.bytes && !run->code; at += length) {
-        size_t plain = at;
-        while (plain < text.bytes && (unsigned char)text.data[plain] >= 0x20 &&
-               text.data[plain] != '"' && text.data[plain] != '\\' &&
-               !(ascii && (unsigned char)text.data[plain] >= 0x80))
-            plain++;
-        length = plain - at;
-        if (length) {
-            rf_jinja_write(run, out, rf_jinja_cut(string, at, plain));
-        } else {
-            length = rf_jinja_char(text, at);
-            json_escape(run, out, string, at, length, ascii);
-        }
-    }
-    rf_jinja_write_text(run, out, "\"");
-}
-
-static void json_value(struct rf_jinja_run *run, struct output *out, value v,
-                       const struct json_style *style, int depth);
-
-static void json_break(struct rf_jinja_run *run, struct output *out, const struct json_style *style,
-                       int depth)
-{
-    if (style->indent < 0) return;
-    rf_jinja_write_text(run, out, "\n");
-    for (int64_t i = 0; i < depth * style->indent && !rf_jinja_steps(run, 1); i++)
-        rf_jinja_write_text(run, out, " ");
-}
-
-static value json_key(struct rf_jinja_run *run, value key)
-{
-    if (key.type == RF_JINJA_BOOL) return rf_jinja_text(key.u.integer ? "true" : "false");
-    if (key.type == RF_JINJA_NONE) return rf_jinja_text("null");
-    if (key.type != RF_JINJA_STRING && key.type != RF_JINJA_INT && key.type != RF_JINJA_FLOAT)
-        rf_jinja_mistyped(run, "write to JSON a key that is", key);
-    return rf_jinja_str(run, key);
-}
-
-/* The members in the order of their keys; stable, and fast enough for what templates have. */
-static struct rf_jinja_list *sorted_items(struct rf_jinja_run *run, value list, value (*key)(value),
-                                          int fold, int reverse);
-static value first_of(value pair)
-{
-    return pair.u.list->items[0];
-}
-
-static void json_container(struct rf_jinja_run *run, struct output *out, value v,
-                           const struct json_style *style, int depth)
-{
-    int is_dict = v.type == RF_JINJA_DICT;
-    struct rf_jinja_list *items = v.u.list;
-    if (is_dict) {
-        value list = rf_jinja_items(run, v.u.dict);
-        if (run->code) return;
-        items = style->sorted ? sorted_items(run, list, first_of, 0, 0) : list.u.list;
-    }
-    rf_jinja_write_text(run, out, is_dict ? "{" : "[");
-    for (size_t i = 0; items && i < items->n && !run->code; i++) {
-        value item = items->items[i];
-        if (i) rf_jinja_write(run, out, style->item_separator);
-        json_break(run, out, style, depth + 1);
-        if (is_dict) {
-            json_string(run, out, json_key(run, item.u.list->items[0]), style->ascii);
-            rf_jinja_write(run, out, style->key_separator);
-            item = item.u.list->items[1];
-        }
-        json_value(run, out, item, style, depth + 1);
-    }
-    if (items && items->n) json_break(run, out, style, depth);
-    rf_jinja_write_text(run, out, is_dict ? "}" : "]");
-}
-
-static void json_value(struct rf_jinja_run *run, struct output *out, value v,
-                       const struct json_style *style, int depth)
-{
-    if (run->depth >= RF_JINJA_MAX_DEPTH)
-        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "its values are nested too deeply");
-    if (rf_jinja_steps(run, 1)) return;
-    run->depth++;
-    switch (v.type) {
-    case RF_JINJA_NONE: rf_jinja_write_text(run, out, "null"); break;
-    case RF_JINJA_BOOL: rf_jinja_write_text(run, out, v.u.integer ? "true" : "false"); break;
-    case RF_JINJA_STRING: json_string(run, out, v, style->ascii); break;
-    case RF_JINJA_FLOAT:
-        if (!isfinite(v.u.real))
-            rf_jinja_write_text(run, out,
-                                isnan(v.u.real) ? "NaN"
-                                : v.u.real > 0  ? "Infinity"
-                                                : "-Infinity");
-        else
-            rf_jinja_write_repr(run, out, v);
-        break;
-    case RF_JINJA_INT: rf_jinja_write_repr(run, out, v); break;
-    case RF_JINJA_LIST:
-    case RF_JINJA_TUPLE:
-    case RF_JINJA_DICT: json_container(run, out, v, style, depth); break;
-    default: rf_jinja_mistyped(run, "write to JSON", v); break;
-    }
-    run->depth--;
-}
-
 FUNCTION(filter_tojson)
 {
     struct json_style style = {.indent = -1};
@@ -171,7 +34,7 @@ FUNCTION(filter_tojson)
         style.item_separator = rf_jinja_str(run, separators.u.list->items[0]);
         style.key_separator = rf_jinja_str(run, separators.u.list->items[1]);
     }
-    json_value(run, &out, self, &style, 0);
+    rf_jinja_write_json(run, &out, self, &style);
     return rf_jinja_written(run, &out);
 }
 
@@ -391,24 +254,6 @@ FUNCTION(filter_default)
     return self.type == RF_JINJA_UNDEFINED || (falsy && !rf_jinja_truth(self)) ? otherwise : self;
 }
 
-/* The item's attribute along a path with dots, or of an index. */
-static value attribute_of(struct rf_jinja_run *run, value item, value path)
-{
-    struct rf_str text = rf_jinja_bytes(path);
-    if (path.type != RF_JINJA_STRING) return rf_jinja_attribute(run, item, path, 0);
-    for (size_t at = 0; at <= text.bytes && !run->code;) {
-        size_t end = at;
-        int digits = 1;
-        while (end < text.bytes && text.data[end] != '.')
-            digits &= text.data[end] >= '0' && text.data[end] <= '9', end++;
-        value part = rf_jinja_cut(path, at, end);
-        if (digits && end > at && end - at < 10) part = rf_jinja_integer(atoi(text.data + at));
-        item = rf_jinja_attribute(run, item, part, 0);
-        at = end + 1;
-    }
-    return item;
-}
-
 FUNCTION(filter_join)
 {
     value attribute = ARGUMENT(1, "attribute", rf_jinja_none());
@@ -417,7 +262,7 @@ FUNCTION(filter_join)
     value list = rf_jinja_list(run);
     for (size_t i = 0; items && i < items->n && !run->code; i++) {
         value item = items->items[i];
-        if (attribute.type != RF_JINJA_NONE) item = attribute_of(run, item, attribute);
+        if (attribute.type != RF_JINJA_NONE) item = rf_jinja_path(run, item, attribute);
         rf_jinja_add(run, list, rf_jinja_str(run, item));
     }
     return rf_jinja_join(run, separator, list);
@@ -457,7 +302,7 @@ FUNCTION(filter_map)
         if (arguments->n) {
             v = filter->call(run, v, &rest);
         } else {
-            v = attribute_of(run, v, attribute);
+            v = rf_jinja_path(run, v, attribute);
             if (v.type == RF_JINJA_UNDEFINED && otherwise.type != RF_JINJA_NONE) v = otherwise;
         }
         rf_jinja_add(run, list, v);
@@ -481,7 +326,7 @@ static value select_items(struct rf_jinja_run *run, value self, const struct arg
         return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "select names no known test");
     for (size_t i = 0; items && i < items->n && !rf_jinja_steps(run, 1); i++) {
         value v = items->items[i];
-        if (by_attribute) v = attribute_of(run, v, attribute);
+        if (by_attribute) v = rf_jinja_path(run, v, attribute);
         if (test) v = test->call(run, v, &rest);
         if (rf_jinja_truth(v) == wanted) rf_jinja_add(run, list, items->items[i]);
     }
@@ -508,64 +353,6 @@ FUNCTION(filter_rejectattr)
     return select_items(run, self, arguments, 1, 0);
 }
 
-static value folded(struct rf_jinja_run *run, value key, int fold)
-{
-    return fold && key.type == RF_JINJA_STRING ? rf_jinja_recase(run, key, CASE_LOWER) : key;
-}
-
-/* Merges runs of `width` pairs (key, item) from one list into the other. */
-static void merge_runs(struct rf_jinja_run *run, const value *from, value *to, size_t n,
-                       size_t width, int reverse)
-{
-    for (size_t begin = 0; begin < n && !run->code; begin += 2 * width) {
-        size_t middle = begin + width < n ? begin + width : n;
-        size_t end = middle + width < n ? middle + width : n, a = begin, b = middle;
-        for (size_t k = begin; k < end && !rf_jinja_steps(run, 1); k++) {
-            int order = 0;
-            if (a < middle && b < end)
-                order = rf_jinja_order(run, first_of(from[a]), first_of(from[b]));
-            int left = b >= end || (a < middle && (reverse ? order >= 0 : order <= 0));
-            to[k] = from[left ? a++ : b++];
-        }
-    }
-}
-
-/* Sorts (key, item) pairs stably, and returns the pairs. */
-static const value *sort_pairs(struct rf_jinja_run *run, value *pairs, size_t n, int reverse)
-{
-    value *other = rf_jinja_take(run, n + 1, sizeof *other);
-    for (size_t width = 1; width < n && !run->code; width *= 2) {
-        merge_runs(run, pairs, other, n, width, reverse);
-        value *swap = pairs;
-        pairs = other;
-        other = swap;
-    }
-    return run->code ? NULL : pairs;
-}
-
-static struct rf_jinja_list *sort_by(struct rf_jinja_run *run, const struct rf_jinja_list *items,
-                                     value attribute, value (*key)(value), int fold, int reverse)
-{
-    value result = rf_jinja_list(run);
-    value *pairs = items ? rf_jinja_take(run, items->n + 1, sizeof *pairs) : NULL;
-    for (size_t i = 0; pairs && i < items->n && !run->code; i++) {
-        value v = items->items[i];
-        if (key) v = key(v);
-        if (attribute.type != RF_JINJA_NONE) v = attribute_of(run, v, attribute);
-        pairs[i] = rf_jinja_pair(run, folded(run, v, fold), items->items[i]);
-    }
-    const value *sorted = pairs && !run->code ? sort_pairs(run, pairs, items->n, reverse) : NULL;
-    for (size_t i = 0; sorted && i < items->n && !run->code; i++)
-        rf_jinja_add(run, result, sorted[i].u.list->items[1]);
-    return run->code ? NULL : result.u.list;
-}
-
-static struct rf_jinja_list *sorted_items(struct rf_jinja_run *run, value list, value (*key)(value),
-                                          int fold, int reverse)
-{
-    return sort_by(run, list.u.list, rf_jinja_none(), key, fold, reverse);
-}
-
 static value list_value(struct rf_jinja_list *list)
 {
     return list ? (value){.type = RF_JINJA_LIST, .u.list = list} : (value){0};
@@ -573,15 +360,10 @@ static value list_value(struct rf_jinja_list *list)
 
 FUNCTION(filter_sort)
 {
-    return list_value(sort_by(run, rf_jinja_iterate(run, self),
-                              ARGUMENT(2, "attribute", rf_jinja_none()), NULL,
-                              !rf_jinja_truth(ARGUMENT(1, "case_sensitive", rf_jinja_bool(0))),
-                              rf_jinja_truth(ARGUMENT(0, "reverse", rf_jinja_bool(0)))));
-}
-
-static value second_of(value pair)
-{
-    return pair.u.list->items[1];
+    return list_value(
+        rf_jinja_sort(run, rf_jinja_iterate(run, self), ARGUMENT(2, "attribute", rf_jinja_none()),
+                      NULL, !rf_jinja_truth(ARGUMENT(1, "case_sensitive", rf_jinja_bool(0))),
+                      rf_jinja_truth(ARGUMENT(0, "reverse", rf_jinja_bool(0)))));
 }
 
 FUNCTION(filter_dictsort)
@@ -590,17 +372,18 @@ FUNCTION(filter_dictsort)
     if (self.type != RF_JINJA_DICT) return rf_jinja_mistyped(run, "sort the items of", self);
     value items = rf_jinja_items(run, self.u.dict);
     if (run->code) return (value){0};
-    return list_value(sorted_items(run, items, by_value ? second_of : first_of,
-                                   !rf_jinja_truth(ARGUMENT(0, "case_sensitive", rf_jinja_bool(0))),
-                                   rf_jinja_truth(ARGUMENT(2, "reverse", rf_jinja_bool(0)))));
+    return list_value(rf_jinja_sort(
+        run, items.u.list, rf_jinja_none(), by_value ? rf_jinja_pair_value : rf_jinja_pair_key,
+        !rf_jinja_truth(ARGUMENT(0, "case_sensitive", rf_jinja_bool(0))),
+        rf_jinja_truth(ARGUMENT(2, "reverse", rf_jinja_bool(0)))));
 }
 
 static value extreme(struct rf_jinja_run *run, value self, const struct arguments *arguments,
                      int last)
 {
     const struct rf_jinja_list *sorted =
-        sort_by(run, rf_jinja_iterate(run, self), ARGUMENT(1, "attribute", rf_jinja_none()), NULL,
-                !rf_jinja_truth(ARGUMENT(0, "case_sensitive", rf_jinja_bool(0))), last);
+        rf_jinja_sort(run, rf_jinja_iterate(run, self), ARGUMENT(1, "attribute", rf_jinja_none()),
+                      NULL, !rf_jinja_truth(ARGUMENT(0, "case_sensitive", rf_jinja_bool(0))), last);
     return sorted && sorted->n ? sorted->items[0] : rf_jinja_undefined(rf_str_of("an item"));
 }
 
@@ -622,8 +405,8 @@ FUNCTION(filter_unique)
     value list = rf_jinja_list(run), seen = rf_jinja_list(run);
     for (size_t i = 0; items && i < items->n && !run->code; i++) {
         value key = items->items[i];
-        if (attribute.type != RF_JINJA_NONE) key = attribute_of(run, key, attribute);
-        key = folded(run, key, fold);
+        if (attribute.type != RF_JINJA_NONE) key = rf_jinja_path(run, key, attribute);
+        key = rf_jinja_folded(run, key, fold);
         if (rf_jinja_contains(run, seen, key)) continue;
         rf_jinja_add(run, seen, key);
         rf_jinja_add(run, list, items->items[i]);
@@ -642,7 +425,7 @@ FUNCTION(filter_sum)
     if (!rf_jinja_as_number(start, &real)) return rf_jinja_mistyped(run, "sum", start);
     for (size_t i = 0; items && i < items->n && !rf_jinja_steps(run, 1); i++) {
         value v = items->items[i];
-        if (attribute.type != RF_JINJA_NONE) v = attribute_of(run, v, attribute);
+        if (attribute.type != RF_JINJA_NONE) v = rf_jinja_path(run, v, attribute);
         if (!rf_jinja_as_number(v, &one)) return rf_jinja_mistyped(run, "sum", v);
         exact &= rf_jinja_as_integer(v, &whole);
         if (exact) wrapped |= __builtin_add_overflow(integer, whole, &integer);

@@ -1,7 +1,8 @@
 /* The parts of the Jinja interpreter, each file above the ones that it calls: jinja.c (the
  * interface), jinja_eval.c (walks nodes), jinja_parse.c (nodes of tokens), jinja_lex.c (tokens of a
- * source); jinja_filters.c, jinja_globals.c, jinja_methods.c and jinja_compute.c (the functions and
- * operators of the language); jinja_text.c (strings); jinja_value.c (values, failures, bounds). */
+ * source); jinja_filters.c over jinja_json.c and jinja_sort.c, jinja_globals.c, jinja_methods.c and
+ * jinja_compute.c (the functions and operators of the language); jinja_text.c (strings);
+ * jinja_value.c (values, failures, bounds). */
 #ifndef RF_TEMPLATE_JINJA_PARTS_H
 #define RF_TEMPLATE_JINJA_PARTS_H
 
@@ -214,6 +215,8 @@ struct rf_str rf_jinja_bytes(value string);
 const char *rf_jinja_type_name(value v);
 value rf_jinja_tuple(struct rf_jinja_run *run);
 value rf_jinja_pair(struct rf_jinja_run *run, value a, value b);
+value rf_jinja_pair_key(value pair);
+value rf_jinja_pair_value(value pair);
 /* The pairs (key, value) of a dict. */
 value rf_jinja_items(struct rf_jinja_run *run, const struct rf_jinja_dict *dict);
 int rf_jinja_is_sequence(value v); /* a list or a tuple */
@@ -282,6 +285,28 @@ int rf_jinja_compare(struct rf_jinja_run *run, enum binary_op op, value a, value
 
 /* object.name (dot_first) and object[name]. */
 value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first);
+
+/* ---- helpers of filters ---- */
+
+/* An item's attribute along a path with dots, or of an index. */
+value rf_jinja_path(struct rf_jinja_run *run, value item, value path);
+/* A string in lower case if `fold`, else the value. */
+value rf_jinja_folded(struct rf_jinja_run *run, value key, int fold);
+/* The items, sorted by `key` of each (NULL: the item), of which the attribute at a path (None: all)
+ * counts, folded. NULL after a failure. */
+struct rf_jinja_list *rf_jinja_sort(struct rf_jinja_run *run, const struct rf_jinja_list *items,
+                                    value attribute, value (*key)(value), int fold, int reverse);
+
+struct json_style {
+    int ascii, sorted;
+    int64_t indent; /* -1: one line */
+    value item_separator, key_separator;
+};
+
+void rf_jinja_write_json(struct rf_jinja_run *run, struct output *out, value v,
+                         const struct json_style *style);
+
+/* ---- functions by name ---- */
 
 /* NULL: there is none. */
 const struct builtin *rf_jinja_filter(struct rf_str name);

@@ -155,6 +155,16 @@ value rf_jinja_pair(struct rf_jinja_run *run, value a, value b)
     return pair;
 }
 
+value rf_jinja_pair_key(value pair)
+{
+    return pair.u.list->items[0];
+}
+
+value rf_jinja_pair_value(value pair)
+{
+    return pair.u.list->items[1];
+}
+
 value rf_jinja_items(struct rf_jinja_run *run, const struct rf_jinja_dict *dict)
 {
     value list = rf_jinja_list(run);

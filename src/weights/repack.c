@@ -57,12 +57,12 @@ static inline void put_8bit(uint8_t *lane, const uint64_t codes[4])
 
 /* ---- scales: to entry r of a list of 16 ---- */
 
-static inline void put_half(uint8_t *list, size_t r, const uint8_t *half)
+static inline void put_scale(uint8_t *list, size_t r, const uint8_t *half)
 {
     memcpy(list + 2 * r, half, 2);
 }
 
-static inline void put_negated_half(uint8_t *list, size_t r, const uint8_t *half)
+static inline void put_negated_scale(uint8_t *list, size_t r, const uint8_t *half)
 {
     list[2 * r] = half[0];
     list[2 * r + 1] = half[1] ^ 0x80;
@@ -101,7 +101,7 @@ static inline void repack_q4_0(const uint8_t *block, uint8_t *codes, uint8_t *sc
     uint64_t c[4];
     take_nibbles(block + 2, c);
     put_4bit(codes + 4 * r, c);
-    put_half(scales, r, block);
+    put_scale(scales, r, block);
 }
 
 static inline void repack_q4_1(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
@@ -109,8 +109,8 @@ static inline void repack_q4_1(const uint8_t *block, uint8_t *codes, uint8_t *sc
     uint64_t c[4];
     take_nibbles(block + 4, c);
     put_4bit(codes + 4 * r, c);
-    put_half(scales, r, block);
-    put_half(scales, 16 + r, block + 2);
+    put_scale(scales, r, block);
+    put_scale(scales, 16 + r, block + 2);
 }
 
 /* Makes two blocks of Q4_0 with the same scale. */
@@ -124,8 +124,8 @@ static inline void repack_w4a8(const uint8_t *block, uint8_t *codes, uint8_t *sc
     }
     put_4bit(codes + 4 * r, low);
     put_4bit(codes + 256 + 4 * r, high);
-    put_half(scales, r, block);
-    put_half(scales + 32, r, block);
+    put_scale(scales, r, block);
+    put_scale(scales + 32, r, block);
 }
 
 /* Makes Q8_0: q - 16 is the code q + 112 less 128. */
@@ -136,7 +136,7 @@ static inline void repack_q5_0(const uint8_t *block, uint8_t *codes, uint8_t *sc
     add_fifth_bits(load32(block + 2), c);
     for (int j = 0; j < 4; j++) c[j] += 112 * BIT;
     put_8bit(codes + 4 * r, c);
-    put_half(scales, r, block);
+    put_scale(scales, r, block);
 }
 
 /* Makes Q8_1. */
@@ -146,8 +146,8 @@ static inline void repack_q5_1(const uint8_t *block, uint8_t *codes, uint8_t *sc
     take_nibbles(block + 8, c);
     add_fifth_bits(load32(block + 4), c);
     put_8bit(codes + 4 * r, c);
-    put_half(scales, r, block);
-    put_half(scales, 16 + r, block + 2);
+    put_scale(scales, r, block);
+    put_scale(scales, 16 + r, block + 2);
 }
 
 static inline void repack_q8_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
@@ -155,7 +155,7 @@ static inline void repack_q8_0(const uint8_t *block, uint8_t *codes, uint8_t *sc
     uint64_t c[4];
     for (int j = 0; j < 4; j++) c[j] = load64(block + 2 + 8 * j) ^ 128 * BIT;
     put_8bit(codes + 4 * r, c);
-    put_half(scales, r, block);
+    put_scale(scales, r, block);
 }
 
 static inline void repack_mxfp4(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
@@ -194,8 +194,8 @@ static inline void repack_q4_k(const uint8_t *block, uint8_t *codes, uint8_t *sc
     take_6bit_scales(block + 4, a);
     for (int v = 0; v < 3; v++)
         put_in_lists(scales + 64 * v, r, a[v] | (a[3] >> 2 * v & 0x03030303u) << 6);
-    put_half(scales + 192, r, block);
-    put_negated_half(scales + 192, 16 + r, block + 2);
+    put_scale(scales + 192, r, block);
+    put_negated_scale(scales + 192, 16 + r, block + 2);
 }
 
 /* 32 codes of Q6_K. Their low join_nibbles are at bit 0 or 4 of 32 bytes, their upper bits in 32
@@ -223,7 +223,7 @@ static inline void repack_q6_k(const uint8_t *block, uint8_t *codes, uint8_t *sc
         q6_k_codes(low + 32, 4, high, 6, lane + 3 * 384);
     }
     for (int i = 0; i < 4; i++) put_in_lists(scales + 64 * i, r, load32(block + 192 + 4 * i));
-    put_half(scales + 256, r, block + 208);
+    put_scale(scales + 256, r, block + 208);
 }
 
 /* Q2_K, Q3_K and Q5_K go to Q8_K: 8-bit codes, scales and minima for each 16 values. */
@@ -241,8 +241,8 @@ static inline void repack_q2_k(const uint8_t *block, uint8_t *codes, uint8_t *sc
         put_in_lists(scales + 64 * i, r, both & 0x0f0f0f0fu);
         put_in_lists(scales + 256 + 64 * i, r, both >> 4 & 0x0f0f0f0fu);
     }
-    put_half(scales + 512, r, block + 80);
-    put_negated_half(scales + 512, 16 + r, block + 82);
+    put_scale(scales + 512, r, block + 80);
+    put_negated_scale(scales + 512, 16 + r, block + 82);
 }
 
 /* A value is d a (q - 4) with a = scale - 32: the minimum is 4 a, and its scale -d. */
@@ -261,8 +261,8 @@ static inline void repack_q3_k(const uint8_t *block, uint8_t *codes, uint8_t *sc
         scales[16 * g + r] = (uint8_t)a;
         scales[256 + 16 * g + r] = (uint8_t)(4 * a);
     }
-    put_half(scales + 512, r, block + 108);
-    put_negated_half(scales + 512, 16 + r, block + 108);
+    put_scale(scales + 512, r, block + 108);
+    put_negated_scale(scales + 512, 16 + r, block + 108);
 }
 
 static inline void repack_q5_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
@@ -277,8 +277,8 @@ static inline void repack_q5_k(const uint8_t *block, uint8_t *codes, uint8_t *sc
     uint32_t a[4];
     take_6bit_scales(block + 4, a);
     for (size_t i = 0; i < 32; i++) scales[16 * i + r] = (uint8_t)(a[i / 8] >> i / 2 % 4 * 8);
-    put_half(scales + 512, r, block);
-    put_negated_half(scales + 512, 16 + r, block + 2);
+    put_scale(scales + 512, r, block);
+    put_negated_scale(scales + 512, 16 + r, block + 2);
 }
 
 /* ---- panels ---- */

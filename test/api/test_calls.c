@@ -49,8 +49,6 @@ static void unknown_options_are_errors(riffle_model *model)
     CHECK_RESERVED(riffle_generate_options, riffle_generate(session, &options, NULL, NULL));
     CHECK_RESERVED(riffle_quantize_options, riffle_quantize("no", "file", "q4", &options));
     CHECK_RESERVED(riffle_cores_options, riffle_cores(&options, NULL, 0, NULL, NULL));
-    CHECK_RESERVED(riffle_roofline_options,
-                   (options.tiers = "none", riffle_roofline(&options, NULL, NULL, NULL)));
     riffle_session_close(session);
 }
 

@@ -1,7 +1,7 @@
-/* The oracle: a forward pass in plain loops, one token at a time, that the engine is compared with.
- */
-#ifndef RF_TEST_REFERENCE_H
-#define RF_TEST_REFERENCE_H
+/* The oracle: a forward pass in plain loops, one token at a time. Tests compare every backend and
+ * tier of the engine with it. */
+#ifndef RF_TEST_REFERENCE_FORWARD_H
+#define RF_TEST_REFERENCE_FORWARD_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
 
 #include "platform/memory.h"
 #include "speculate/translate.h"
+#include "speculate/vocabularies.h"
 #include "support/check.h"
-#include "vocabularies.h"
 
 enum { CAPACITY = 20000 };
 

@@ -3,8 +3,8 @@
 
 #include "platform/memory.h"
 #include "speculate/vocab_pair.h"
+#include "speculate/vocabularies.h"
 #include "support/check.h"
-#include "vocabularies.h"
 
 static struct rf_tokenizer *make(const struct rf_vocab *vocab)
 {

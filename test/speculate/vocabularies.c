@@ -1,4 +1,4 @@
-#include "vocabularies.h"
+#include "speculate/vocabularies.h"
 
 #include <stdio.h>
 #include <stdlib.h>

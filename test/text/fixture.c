@@ -1,4 +1,4 @@
-#include "fixture.h"
+#include "text/fixture.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,11 +5,11 @@
  * 77 without it */
 #include <stdlib.h>
 
-#include "fixture.h"
 #include "model/open.h"
 #include "platform/memory.h"
 #include "support/check.h"
 #include "template/chat_template.h"
+#include "text/fixture.h"
 #include "text/tokenizer.h"
 
 int main(int argc, char **argv)

@@ -2,10 +2,10 @@
  * done. */
 #include <stdlib.h>
 
-#include "fixture.h"
 #include "platform/memory.h"
 #include "support/check.h"
 #include "template/chat_template.h"
+#include "text/fixture.h"
 #include "text/tokenizer.h"
 
 /* Counts blocks, and refuses the one that `fail_at` counts down to. */

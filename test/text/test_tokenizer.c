@@ -5,9 +5,9 @@
  * model's */
 #include <stdlib.h>
 
-#include "fixture.h"
 #include "platform/memory.h"
 #include "support/check.h"
+#include "text/fixture.h"
 #include "text/tokenizer.h"
 
 static const struct rf_allocator *const memory = &rf_system_allocator;

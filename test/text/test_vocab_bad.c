@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "fixture.h"
 #include "platform/memory.h"
 #include "support/check.h"
+#include "text/fixture.h"
 #include "text/tokenizer.h"
 
 static const struct rf_allocator *const memory = &rf_system_allocator;

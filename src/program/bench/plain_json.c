@@ -1,5 +1,5 @@
-/* Writes the members that every document of `riffle bench` has. bench/versions of the repository
- * and the tests read them, so names and units are fixed. */
+/* Writes the members that every document of `riffle bench` has. Scripts below bench/ and the tests
+ * read them, so names and units are fixed. */
 #include "bench/plain_json.h"
 
 #include <stdio.h>

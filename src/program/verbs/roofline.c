@@ -1,10 +1,11 @@
-/* Kernels against this machine's measured limits. */
+/* `riffle roofline`: kernels against this machine's measured limits. Rows are printed as they are
+ * measured; JSON and the picture come at the end. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/roofline.h"
+#include "machine/roofline.h"
 #include "options/numbers.h"
 #include "options/options.h"
 #include "output/buffer.h"
@@ -14,6 +15,8 @@
 #include "output/progress.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "riffle_experimental.h"
+#include "verbs/roofline_results.h"
 #include "verbs/verbs.h"
 
 struct measuring {
@@ -22,12 +25,12 @@ struct measuring {
     int silent; /* no tables: JSON comes at the end */
 };
 
-static int on_ceiling(void *user, const riffle_ceiling *ceiling)
+static int roofline_on_ceiling(void *user, const struct rf_ceiling *ceiling)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
     size_t i = 0, n = roofline->n_ceilings;
-    riffle_ceiling *known = roofline->ceilings;
+    struct rf_ceiling *known = roofline->ceilings;
     while (i < n && (known[i].threads != ceiling->threads || strcmp(known[i].key, ceiling->key)))
         i++;
     if (i == n) known = cli_reallocate(known, ++roofline->n_ceilings, sizeof *known);
@@ -36,7 +39,7 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
     return rf_interrupts() > 0;
 }
 
-static int on_row(void *user, const riffle_roofline_row *row)
+static int roofline_on_row(void *user, const struct rf_roofline_row *row)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
@@ -51,10 +54,16 @@ static int on_row(void *user, const riffle_roofline_row *row)
     return rf_interrupts() > 0;
 }
 
-/* "8192x8192,1536x256". For free(); NULL if the text is something else. */
-static riffle_shape *parse_shapes(const char *at, size_t *count)
+static int roofline_progress(void *user, uint64_t done, uint64_t total)
 {
-    riffle_shape *items = NULL;
+    struct measuring *measuring = user;
+    return progress_update(&measuring->progress, "measuring", done, total);
+}
+
+/* "8192x8192,1536x256". For free(); NULL if the text is something else. */
+static struct rf_roofline_shape *parse_shapes(const char *at, size_t *count)
+{
+    struct rf_roofline_shape *items = NULL;
     *count = 0;
     for (;; at++) {
         int32_t m, k;
@@ -62,7 +71,7 @@ static riffle_shape *parse_shapes(const char *at, size_t *count)
         if (!parse_whole(&at, 1, &m) || (*at != 'x' && *at != 'X')) break;
         at++;
         if (!parse_whole(&at, 1, &k)) break;
-        items[(*count)++] = (riffle_shape){m, k};
+        items[(*count)++] = (struct rf_roofline_shape){m, k};
         if (!*at) return items;
         if (*at != ',') break;
     }
@@ -70,7 +79,8 @@ static riffle_shape *parse_shapes(const char *at, size_t *count)
     return NULL;
 }
 
-static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
+static void write_ceiling(struct json_writer *json, const struct rf_ceiling *ceiling,
+                          int32_t threads)
 {
     char key[64];
     const char *unit = ceiling->is_bandwidth ? "gbps" : "gops";
@@ -82,13 +92,14 @@ static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceilin
 }
 
 /* How memory and each cache are read, or why not. */
-static void write_note(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
+static void write_pattern(struct json_writer *json, const struct rf_ceiling *ceiling,
+                          int32_t threads)
 {
     if (ceiling->threads == threads && ceiling->note[0])
         jw_string(json, ceiling->key, ceiling->note);
 }
 
-static void write_row(struct json_writer *json, const riffle_roofline_row *row)
+static void write_kernel(struct json_writer *json, const struct rf_roofline_row *row)
 {
     jw_put(json, "{ kernel %s tier %s form %s rows %d", row->kernel, row->tier, row->form,
            row->rows);
@@ -101,7 +112,7 @@ static void write_row(struct json_writer *json, const riffle_roofline_row *row)
            row->binds);
 }
 
-static void write_json(const struct roofline_results *roofline, const struct buffer *notes)
+static void roofline_write_json(const struct roofline_results *roofline, const struct buffer *notes)
 {
     struct json_writer json = {0};
     const riffle_machine *machine = &roofline->origin.machine;
@@ -115,11 +126,11 @@ static void write_json(const struct roofline_results *roofline, const struct buf
         write_ceiling(&json, &roofline->ceilings[i], threads);
     jw_put(&json, "} patterns {");
     for (size_t i = 0; i < roofline->n_ceilings; i++)
-        write_note(&json, &roofline->ceilings[i], threads);
+        write_pattern(&json, &roofline->ceilings[i], threads);
     jw_put(&json, "} } notes [");
     jw_lines(&json, notes);
     jw_put(&json, "] kernels [");
-    for (size_t i = 0; i < roofline->n_rows; i++) write_row(&json, &roofline->rows[i]);
+    for (size_t i = 0; i < roofline->n_rows; i++) write_kernel(&json, &roofline->rows[i]);
     jw_put(&json, "] }");
     jw_print(&json);
 }
@@ -167,28 +178,37 @@ static int take_device(void *user, const riffle_device *device)
     return 1;
 }
 
-static int measure(const struct cli_options *options, riffle_roofline_options *asked)
+static int status_of(int code, const struct rf_error *error)
+{
+    if (!code) return CLI_OK;
+    if (code == RF_ERR_ARGUMENT) return cli_usage_error("%s", error->text);
+    if (code == RF_ERR_CANCELLED && rf_interrupts() > 0) return CLI_INTERRUPTED;
+    return cli_explain(error->text);
+}
+
+static int roofline_run(const struct cli_options *options, struct rf_roofline_request *asked)
 {
     struct measuring measuring = {.silent = options->json,
                                   .roofline.chosen = options->kernels != NULL};
     struct roofline_results *roofline = &measuring.roofline;
     struct buffer notes = {0};
-    asked->progress = progress_update;
-    asked->progress_user = &measuring.progress;
+    const struct rf_roofline_callbacks callbacks = {roofline_on_ceiling, roofline_on_row,
+                                                    roofline_progress, &measuring};
+    struct rf_error error;
     int status = origin_take(&roofline->origin, options->threads);
     if (status != CLI_OK) return status;
     if (!options->threads) roofline->origin.threads = roofline->origin.machine.cores;
+    asked->tier = roofline->origin.machine.cpu;
     if (options->device) {
         struct device_origin device = {options->device, &roofline->origin};
         riffle_devices(take_device, &device);
     }
-    int code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
+    int code = rf_roofline(asked, &callbacks, &error);
     progress_clear(&measuring.progress);
-    status =
-        code == RIFFLE_ERR_ARGUMENT ? cli_usage_error("%s", riffle_last_error()) : cli_status(code);
+    status = status_of(code, &error);
     if (status == CLI_OK) roofline_notes(roofline, &notes);
     if (status == CLI_OK && options->svg) status = write_picture(roofline, options->svg);
-    if (status == CLI_OK && options->json) write_json(roofline, &notes);
+    if (status == CLI_OK && options->json) roofline_write_json(roofline, &notes);
     print_notes(&notes);
     buffer_free(&notes);
     free(roofline->ceilings);
@@ -198,17 +218,14 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
 
 int verb_roofline(const struct cli_options *options)
 {
-    riffle_roofline_options asked;
-    riffle_roofline_options_init(&asked, sizeof asked);
-    asked.tiers = options->tiers;
-    asked.device = options->device;
-    asked.kernels = options->kernels;
-    asked.threads = options->threads;
-    asked.rounds = options->rounds;
-    asked.pool_bytes = (uint64_t)options->pool_mib << 20;
-
+    struct rf_roofline_request asked = {.device = options->device,
+                                        .tiers = options->tiers,
+                                        .kernels = options->kernels,
+                                        .threads = options->threads,
+                                        .rounds = options->rounds,
+                                        .pool_bytes = (uint64_t)options->pool_mib << 20};
     int status = CLI_OK;
-    riffle_shape *shapes = NULL;
+    struct rf_roofline_shape *shapes = NULL;
     int32_t *rows = NULL;
     if (options->shapes && !(shapes = parse_shapes(options->shapes, &asked.n_shapes)))
         status = cli_usage_error("--shape needs sizes such as 8192x8192, separated by commas, not "
@@ -222,7 +239,7 @@ int verb_roofline(const struct cli_options *options)
         status = check_picture(options->svg);
     asked.shapes = shapes;
     asked.rows = rows;
-    if (status == CLI_OK) status = measure(options, &asked);
+    if (status == CLI_OK) status = roofline_run(options, &asked);
     free(shapes);
     free(rows);
     return status;

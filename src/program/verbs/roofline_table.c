@@ -1,15 +1,16 @@
-/* The tables of `riffle roofline`. */
+/* The tables of `riffle roofline` on standard output. Every row is printed as soon as it is
+ * measured, so the ceilings come first. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/roofline.h"
 #include "output/output.h"
 #include "platform/terminal.h"
+#include "verbs/roofline_results.h"
 
-const riffle_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
-                                       int32_t threads)
+const struct rf_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
+                                          int32_t threads)
 {
-    static const riffle_ceiling none = {.key = "", .name = "not measured"};
+    static const struct rf_ceiling none = {.key = "", .name = "not measured"};
     for (size_t i = 0; i < roofline->n_ceilings; i++)
         if (strcmp(roofline->ceilings[i].key, key) == 0 && roofline->ceilings[i].threads == threads)
             return &roofline->ceilings[i];
@@ -33,10 +34,10 @@ int roofline_was_disturbed(const struct roofline_results *roofline)
 
 void roofline_notes(const struct roofline_results *roofline, struct buffer *notes)
 {
-    const riffle_roofline_row *fastest = NULL;
+    const struct rf_roofline_row *fastest = NULL;
     if (roofline_was_disturbed(roofline)) buffer_printf(notes, "%s\n", ceilings_moved_note);
     for (size_t i = 0; i < roofline->n_rows; i++) {
-        const riffle_roofline_row *row = &roofline->rows[i];
+        const struct rf_roofline_row *row = &roofline->rows[i];
         if (strcmp(row->where, "memory") != 0 || !is_over_ceiling(row->percent_of_read)) continue;
         if (!fastest || row->percent_of_read > fastest->percent_of_read) fastest = row;
     }
@@ -47,7 +48,7 @@ void roofline_notes(const struct roofline_results *roofline, struct buffer *note
     buffer_puts(notes, "\n");
 }
 
-static void print_rate(const riffle_ceiling *ceiling)
+static void print_rate(const struct rf_ceiling *ceiling)
 {
     if (ceiling->per_second > 0)
         printf(" %12.1f", ceiling->per_second / 1e9);
@@ -72,7 +73,7 @@ void roofline_print_ceilings(const struct roofline_results *roofline)
     }
     printf("\n");
     for (size_t i = 0; i < roofline->n_ceilings; i++) {
-        const riffle_ceiling *ceiling = &roofline->ceilings[i];
+        const struct rf_ceiling *ceiling = &roofline->ceilings[i];
         if (ceiling->threads != least) continue;
         printf("  %-26s", ceiling->name);
         if (least < most) print_rate(ceiling);
@@ -80,7 +81,7 @@ void roofline_print_ceilings(const struct roofline_results *roofline)
         printf("  %s\n", ceiling->is_bandwidth ? "GB/s" : "GOP/s");
     }
     for (size_t i = 0; i < roofline->n_ceilings; i++) {
-        const riffle_ceiling *ceiling = &roofline->ceilings[i];
+        const struct rf_ceiling *ceiling = &roofline->ceilings[i];
         if (ceiling->threads != most || !ceiling->note[0]) continue;
         if (strcmp(ceiling->key, "read") == 0)
             printf("memory: %s\n", ceiling->note);
@@ -89,14 +90,15 @@ void roofline_print_ceilings(const struct roofline_results *roofline)
     }
 }
 
-static int same_table(const riffle_roofline_row *a, const riffle_roofline_row *b)
+static int same_table(const struct rf_roofline_row *a, const struct rf_roofline_row *b)
 {
     return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->tier, b->tier) == 0 &&
            strcmp(a->form, b->form) == 0 && a->threads == b->threads && a->m == b->m &&
            a->k == b->k;
 }
 
-static void print_heading(const struct roofline_results *roofline, const riffle_roofline_row *row)
+static void print_heading(const struct roofline_results *roofline,
+                          const struct rf_roofline_row *row)
 {
     int attention = strncmp(row->kernel, "attention", strlen("attention")) == 0;
     printf("\n%s, %lld %s %lld, %s, %s, %d thread%s; compute ceiling: %s\n", row->kernel,
@@ -117,7 +119,7 @@ static void print_percent(double percent, int counts)
 void roofline_print_last(const struct roofline_results *roofline)
 {
     size_t n = roofline->n_rows;
-    const riffle_roofline_row *memory = &roofline->rows[n - 2], *cache = &roofline->rows[n - 1];
+    const struct rf_roofline_row *memory = &roofline->rows[n - 2], *cache = &roofline->rows[n - 1];
     if (n < 4 || !same_table(memory, &roofline->rows[n - 4])) print_heading(roofline, memory);
     int by_compute = strcmp(memory->binds, "compute") == 0;
     printf("  %4d  %9.1f  ", memory->rows, memory->bytes_per_second / 1e9);

@@ -2,8 +2,8 @@
  * mainly consist of. Each loop issues one kind of instruction on enough independent accumulators to
  * cover its latency, with all operands in registers. So it measures the execution units without
  * loads, unpacking or scaling. */
-#ifndef RF_MICROKERNELS_PEAK_H
-#define RF_MICROKERNELS_PEAK_H
+#ifndef RF_MACHINE_PEAK_H
+#define RF_MACHINE_PEAK_H
 
 #include <stdint.h>
 
@@ -33,7 +33,7 @@ const char *rf_peak_name(enum rf_peak peak);
 
 struct rf_peak_loop {
     void (*run)(uint64_t loops); /* loops >= 1, on the calling thread */
-    double operations;           /* of one loop: two for each product and its sum */
+    double operations;           /* per loop: two for each product and its sum */
 };
 /* 1, or 0 if this processor lacks the instruction. */
 int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop);

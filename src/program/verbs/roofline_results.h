@@ -1,29 +1,30 @@
-/* What `riffle roofline` has measured, and how it is shown. */
-#ifndef CLI_ROOFLINE_H
-#define CLI_ROOFLINE_H
+/* The results of `riffle roofline`, and how they are shown: as tables (roofline_table.c) and as a
+ * picture (roofline_picture.c). The verb collects them from the callbacks of rf_roofline. */
+#ifndef VERBS_ROOFLINE_RESULTS_H
+#define VERBS_ROOFLINE_RESULTS_H
 
+#include "machine/roofline.h"
 #include "output/buffer.h"
 #include "output/origin.h"
-#include "riffle_experimental.h"
 
 struct roofline_results {
     struct origin origin;
-    int chosen; /* by --kernel; else the picture shows only the kernels that matter most */
-    riffle_ceiling *ceilings; /* the same ones for each number of threads */
+    int chosen; /* --kernel chose the kernels; else the picture shows the most important ones */
+    struct rf_ceiling *ceilings; /* the same ones for each number of threads */
     size_t n_ceilings;
-    riffle_roofline_row *rows; /* alternately from memory and in a cache */
+    struct rf_roofline_row *rows; /* alternately from memory and in a cache */
     size_t n_rows;
 };
 
-/* If it is not measured, one of 0. */
-const riffle_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
-                                       int32_t threads);
+/* A ceiling of 0 if it was not measured. */
+const struct rf_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
+                                          int32_t threads);
 /* The largest number of threads of any ceiling. */
 int32_t roofline_threads(const struct roofline_results *roofline);
 
 /* Whether the ceilings varied by more than a quarter: other load disturbed them. */
 int roofline_was_disturbed(const struct roofline_results *roofline);
-/* What a reader of the figures must know: sentences, each with a newline; "" if all is well. */
+/* Appends warnings about the figures: sentences, each with a newline; none if all is well. */
 void roofline_notes(const struct roofline_results *roofline, struct buffer *notes);
 
 /* Tables on standard output: the ceilings, and the last row with its headings if they are due. */

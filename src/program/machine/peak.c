@@ -1,6 +1,6 @@
 /* The loops are assembly, so that compilers do not shorten, reorder or spill them, and this file
  * needs no target flags. */
-#include "microkernels/peak.h"
+#include "machine/peak.h"
 
 #include "microkernels/amx/tier.h"
 #include "platform/cpu.h"
@@ -100,7 +100,7 @@ TILE_LOOP(tdpbf16, SIX(TDPBF16))
 struct peak {
     const char *key, *name;
     void (*run)(uint64_t loops);
-    double operations; /* of one loop */
+    double operations; /* per loop */
     enum rf_tier tier; /* the lowest that has the instruction */
 };
 

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/roofline.h"
 #include "output/output.h"
+#include "verbs/roofline_results.h"
 
 enum {
     WIDTH = 900,
     HEIGHT = 600,
     LEFT = 64,
-    RIGHT = 690, /* of the plot; the legend is to the right of it */
+    RIGHT = 690, /* the plot's edge; the legend is to the right of it */
     LEGEND = 712,
     TOP = 96,
     BOTTOM = 540,
@@ -47,7 +47,7 @@ enum { N_USUAL = sizeof usual_kernels / sizeof *usual_kernels };
 
 struct series {
     const char *kernel, *form;
-    const riffle_roofline_row *first, *last;
+    const struct rf_roofline_row *first, *last;
 };
 
 struct roof {
@@ -62,7 +62,7 @@ struct slope {
 };
 
 struct point {
-    const riffle_roofline_row *row;
+    const struct rf_roofline_row *row;
     int series;
     double gops;
 };
@@ -83,7 +83,7 @@ struct picture {
     struct slope slopes[MOST_SLOPES]; /* memory first, then caches */
     int n_slopes;
     double x_low, x_high, y_low, y_high; /* operations per byte; GOP/s */
-    struct box boxes[MOST_BOXES];        /* where nothing more may be drawn */
+    struct box boxes[MOST_BOXES];        /* areas where nothing more may be drawn */
     int n_boxes;
 };
 
@@ -109,11 +109,11 @@ static int is_usual(const char *kernel)
 }
 
 /* Whether the row is of the form that the engine uses: generated where there is one. */
-static int is_used(const struct roofline_results *roofline, const riffle_roofline_row *row)
+static int is_used(const struct roofline_results *roofline, const struct rf_roofline_row *row)
 {
     if (strcmp(row->form, "generated") == 0) return 1;
     for (size_t i = 0; i < roofline->n_rows; i++) {
-        const riffle_roofline_row *other = &roofline->rows[i];
+        const struct rf_roofline_row *other = &roofline->rows[i];
         if (strcmp(other->kernel, row->kernel) == 0 && strcmp(other->tier, row->tier) == 0 &&
             other->rows == row->rows && strcmp(other->form, "generated") == 0)
             return 0;
@@ -123,9 +123,9 @@ static int is_used(const struct roofline_results *roofline, const riffle_rooflin
 
 /* Shows rows streamed from memory, with all threads, of the first tier, and of the kernel's first
  * shape. */
-static int is_shown(const struct roofline_results *roofline, const riffle_roofline_row *row)
+static int is_drawn(const struct roofline_results *roofline, const struct rf_roofline_row *row)
 {
-    const riffle_roofline_row *first = roofline->rows;
+    const struct rf_roofline_row *first = roofline->rows;
     if (strcmp(row->where, "memory") != 0 || row->threads != roofline_threads(roofline)) return 0;
     if (strcmp(row->tier, first->tier) != 0) return 0;
     if (!roofline->chosen && (!is_usual(row->kernel) || !is_used(roofline, row))) return 0;
@@ -134,7 +134,7 @@ static int is_shown(const struct roofline_results *roofline, const riffle_roofli
 }
 
 /* The series of a row; -1 if there are too many. Forms of the usual picture are one series. */
-static int series_of(struct picture *picture, const riffle_roofline_row *row)
+static int series_of(struct picture *picture, const struct rf_roofline_row *row)
 {
     for (int i = 0; i < picture->n_series; i++) {
         const struct series *series = &picture->series[i];
@@ -164,8 +164,8 @@ static void add_roof(struct picture *picture, const char *name, double gops)
 
 /* Adds a point and its roof. The height is from the ratio to the lower ceiling: ratios compare
  * measurements of the same time, while the ceilings and kernels shown are from different times. */
-static void add_point(struct picture *picture, const riffle_roofline_row *row,
-                      const riffle_ceiling *ceiling)
+static void add_point(struct picture *picture, const struct rf_roofline_row *row,
+                      const struct rf_ceiling *ceiling)
 {
     int by_memory = strcmp(row->binds, "memory") == 0;
     double roof = ceiling->per_second / 1e9;
@@ -205,8 +205,8 @@ static void lay_out(struct picture *picture)
     picture->x_low = picture->y_low = INFINITY;
     add_slopes(picture);
     for (size_t i = 0; i < roofline->n_rows; i++) {
-        const riffle_roofline_row *row = &roofline->rows[i];
-        if (is_shown(roofline, row))
+        const struct rf_roofline_row *row = &roofline->rows[i];
+        if (is_drawn(roofline, row))
             add_point(picture, row, roofline_ceiling(roofline, row->ceiling, threads));
     }
     if (!picture->n_points) return;
@@ -285,7 +285,7 @@ static void put_escaped(struct buffer *out, const char *text)
 
 static void draw_frame(struct picture *picture)
 {
-    const riffle_roofline_row *first = picture->points[0].row;
+    const struct rf_roofline_row *first = picture->points[0].row;
     struct buffer machine = {0}, program = {0};
     struct origin origin = picture->roofline->origin;
     /* The tier that is shown may be another than the one in use. */
@@ -422,7 +422,7 @@ static void label_slope(struct picture *picture, int i)
                   atan2(y, x) * 180 / 3.14159265358979,
                   i ? " fill=\"#607d8b\" font-size=\"11\"" : "", i ? "" : "reading ", slope->name,
                   slope->gbps < 100 ? 1 : 0, slope->gbps);
-    /* As a row of small boxes, since the text is at an angle. */
+    /* The text is at an angle: it occupies a row of small boxes. */
     for (double along = 0; along < 130; along += 8) {
         double x_here = at + along * x / hypot(x, y),
                y_here = slope->y0 + (x_here - slope->x0) * steepness;
@@ -524,7 +524,7 @@ static void label_points(struct picture *picture)
     buffer_puts(picture->svg, "</g>\n");
 }
 
-static double percent_of_roof(const riffle_roofline_row *row)
+static double percent_of_roof(const struct rf_roofline_row *row)
 {
     return strcmp(row->binds, "memory") == 0 ? row->percent_of_read : row->percent_of_compute;
 }

@@ -1,7 +1,7 @@
 /* The loops behind the compute ceilings: they leave nothing behind, and a loop has as many
  * operations as it says. */
 #include "emulate/emulate.h"
-#include "microkernels/peak.h"
+#include "machine/peak.h"
 #include "support/check.h"
 
 /* Emulated instructions of so many loops; 0 where the processor has them. */

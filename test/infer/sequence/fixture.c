@@ -1,0 +1,193 @@
+/* The benches of the tests of sequences (fixture.h): a small Qwen2 whose blocks of the cache are
+ * counted as they are allocated. */
+#include "infer/sequence/fixture.h"
+
+#include "cpu/cpu_backend.h"
+#include "devices/devices.h"
+#include "support/plain_backend.h"
+#include "support/shared_kind.h"
+#include "support/synthetic.h"
+
+const struct device bench_devices[N_DEVICES] = {{"cpu", &rf_cpu_backend_kind, NULL},
+                                                {"processors", &shared_cpu_kind, NULL},
+                                                {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
+                                                {"processor and plain", &shared_mixed_kind, NULL},
+                                                {"plain", &plain_backend_kind, NULL},
+                                                {"cuda", &rf_cuda_backend_kind, NULL},
+                                                {"processor and cuda", &shared_cuda_kind, NULL}};
+int first_device, end_device, on_cuda;
+
+const struct rf_params bench_params = {.arch = RF_ARCH_QWEN2,
+                                       .arch_name = "qwen2",
+                                       .n_layer = 2,
+                                       .n_embd = N_EMBD,
+                                       .n_head = 4,
+                                       .n_head_kv = 2,
+                                       .head_dim = 8,
+                                       .n_ff = 64,
+                                       .n_vocab = N_VOCAB,
+                                       .n_ctx_train = 1024,
+                                       .rms_eps = 1e-6f,
+                                       .rope_style = RF_ROPE_NEOX,
+                                       .rope_dim = 8,
+                                       .rope_theta = 1e6f,
+                                       .rope_scale = 1.0f,
+                                       .rope_magnitude = 1.0f,
+                                       .tied_output = 1,
+                                       .qkv_bias = 1};
+
+static int is_block(const struct meter *meter, size_t bytes)
+{
+    return bytes >= meter->block_bytes && bytes < meter->block_bytes + 256;
+}
+
+static void *meter_alloc(void *user, size_t bytes)
+{
+    struct meter *meter = user;
+    meter->made += is_block(meter, bytes);
+    meter->out += is_block(meter, bytes);
+    if (meter->out > meter->most) meter->most = meter->out;
+    return rf_system_allocator.alloc(rf_system_allocator.user, bytes);
+}
+
+static void meter_release(void *user, void *memory, size_t bytes)
+{
+    struct meter *meter = user;
+    meter->out -= memory && is_block(meter, bytes);
+    rf_system_allocator.release(rf_system_allocator.user, memory, bytes);
+}
+
+void devices_choose(int argc, char **argv)
+{
+    on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    /* With "cuda": the plain device, a CUDA device, and that with the processor. */
+    first_device = on_cuda ? FIRST_CUDA - 1 : 0;
+    end_device = on_cuda ? N_DEVICES : IS_SANITIZED ? 2 : FIRST_CUDA;
+    if (on_cuda) device_must_exist(&bench_devices[FIRST_CUDA]);
+}
+
+void bench_open(struct bench *bench, const struct device *device, const struct rf_source *source,
+                enum rf_weight_form form, enum rf_kv_type kv)
+{
+    memset(bench, 0, sizeof *bench);
+    bench->name = device->name;
+    bench->counts_blocks =
+        device->kind == &rf_cpu_backend_kind || device->kind == &plain_backend_kind;
+    bench->meter.block_bytes = device->kind->kv_bytes(&bench_params, RF_KV_F16, RF_KV_POSITIONS);
+    bench->allocator = (struct rf_allocator){meter_alloc, meter_release, &bench->meter};
+    bench->opened = opened_new(device, source, form, &bench->allocator);
+    struct rf_view_options options = {.kv = kv, .max_rows = MAX_ROWS, .cancel = &bench->cancel};
+    MUST(rf_model_load(&bench->cast, source, bench->opened.queue, RF_WEIGHTS_MXFP4, NULL, NULL,
+                       &error));
+    bench->view = view_of(&bench->opened, bench->opened.model, &options);
+    if (kv == RF_KV_Q8) options.kv = RF_KV_Q4; /* the draft reads the upper nibbles alone */
+    bench->draft = view_of(&bench->opened, bench->cast, &options);
+    random_tokens(bench->text, N_CTX + 100, N_VOCAB, 7);
+    bench->meter.made = bench->meter.out = 0;
+}
+
+void bench_close(struct bench *bench)
+{
+    CHECK_INT(bench->meter.out, 0);
+    rf_view_free(bench->view);
+    rf_view_free(bench->draft);
+    rf_model_free(bench->cast);
+    opened_free(&bench->opened);
+}
+
+struct rf_sequence *sequence_of(struct bench *bench, int32_t n_ctx)
+{
+    struct rf_sequence *sequence;
+    const struct rf_sequence_shape shape = {.n_ctx = n_ctx, .kv = bench->view->shape.kv};
+    MUST(rf_sequence_new(&sequence, bench->view, &shape, &bench->allocator, &error));
+    return sequence;
+}
+
+struct rf_sequence *fork_of(struct bench *bench, struct rf_sequence *from)
+{
+    struct rf_sequence *copy;
+    MUST(rf_sequence_fork(&copy, from, bench->view, &error));
+    return copy;
+}
+
+void prefill(struct bench *bench, struct rf_sequence *sequence, const int32_t *tokens, int32_t n)
+{
+    MUST(rf_sequence_prefill(sequence, bench->view, tokens, n, NULL, NULL, &error));
+}
+
+void append(struct rf_sequence *sequence, const int32_t *tokens, int32_t n)
+{
+    MUST(rf_sequence_append(sequence, tokens, n, &error));
+}
+
+void copy_logits(const struct rf_view *view, int32_t i, float *out)
+{
+    const float *row;
+    MUST(view->backend->ops->logits((struct rf_view *)view, i, &row, &error));
+    memcpy(out, row, N_VOCAB * sizeof *out);
+}
+
+void copy_answer(struct rf_sequence *sequence, struct rf_view *view, float *out)
+{
+    const float *row;
+    MUST(rf_sequence_answer(sequence, view, &row, &error));
+    memcpy(out, row, N_VOCAB * sizeof *out);
+}
+
+void read_plainly(struct bench *bench, const int32_t *tokens, int32_t n, float *out)
+{
+    struct rf_sequence *sequence = sequence_of(bench, n);
+    prefill(bench, sequence, tokens, n);
+    copy_answer(sequence, bench->view, out);
+    rf_sequence_free(sequence);
+}
+
+void check_logits(struct bench *bench, const float *got, const int32_t *tokens, int32_t n,
+                  const char *what)
+{
+    float wanted[N_VOCAB];
+    read_plainly(bench, tokens, n, wanted);
+    CHECK_MSG(memcmp(got, wanted, sizeof wanted) == 0, "%s: %s: other logits after %d tokens",
+              bench->name, what, n);
+}
+
+void check_sequence(struct bench *bench, struct rf_sequence *sequence, const char *what)
+{
+    float got[N_VOCAB];
+    copy_answer(sequence, bench->view, got);
+    check_logits(bench, got, rf_sequence_tokens(sequence), rf_sequence_length(sequence), what);
+}
+
+struct rf_source *bench_source(const enum rf_dtype *types, size_t n_types)
+{
+    struct rf_source *source = synthetic_new(&bench_params, types, n_types);
+    CHECK(source != NULL);
+    if (!source) exit(1);
+    return source;
+}
+
+static void on_bench(const struct device *device, const struct rf_source *source,
+                     enum rf_weight_form form, enum rf_kv_type kv, void (*check)(struct bench *))
+{
+    static struct bench bench;
+    bench_open(&bench, device, source, form, kv);
+    check(&bench);
+    bench_close(&bench);
+}
+
+void on_every_bench(void (*check)(struct bench *bench))
+{
+    static const enum rf_dtype bf16 = RF_BF16,
+                               mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
+    struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5);
+    for (int d = first_device; d < end_device; d++) {
+        const struct device *device = &bench_devices[d];
+        on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_F16, check);
+        on_bench(device, stored, RF_WEIGHTS_STORED, RF_KV_F16, check);
+        if (strstr(device->name, "plain")) continue; /* it quantises nothing */
+        on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
+        on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q4, check);
+    }
+    synthetic_free(plain);
+    synthetic_free(stored);
+}

@@ -1,0 +1,42 @@
+/* All weights of a model as F32, rounded as the engine rounds them. forward.c loads them once for a
+ * sequence. */
+#ifndef RF_TEST_REFERENCE_WEIGHTS_H
+#define RF_TEST_REFERENCE_WEIGHTS_H
+
+#include "reference/forward.h"
+
+/* A linear layer without its bias. */
+struct reference_matrix {
+    float *values;                                          /* [n_out][n_in] */
+    void (*round_input)(float *out, const float *x, int n); /* NULL: not at all */
+};
+
+struct reference_feed_forward {
+    struct reference_matrix gate, up, down; /* with experts: all of theirs, one after the other */
+    int width;                              /* of one of them; 0: the layer has none */
+};
+
+struct reference_layer {
+    float *attn_norm, *ffn_norm;                   /* [n_embd] */
+    struct reference_matrix q, k, v, o;            /* q: [n_head * head_dim][n_embd], and so on */
+    struct reference_feed_forward ffn, shared;     /* shared: the expert that every token takes */
+    struct reference_matrix router, shared_router; /* [n_expert][n_embd], [1][n_embd] */
+    float *bq, *bk, *bv;                           /* NULL without qkv_bias */
+    float *q_norm, *k_norm;                        /* [head_dim]; NULL without qk_norm */
+};
+
+struct reference_weights {
+    float *embedding, *output_norm; /* [n_vocab][n_embd], [n_embd] */
+    struct reference_matrix output; /* [n_vocab][n_embd] */
+    struct reference_layer *layers; /* [n_layer] */
+    float **owned;                  /* all arrays above */
+    int n_owned;
+    int failed;
+};
+
+/* Returns 0, or -1 when a tensor is missing or memory runs out. Freed in both cases. */
+int reference_weights_load(struct reference_weights *w, const struct rf_source *source,
+                           enum reference_rounding rounding);
+void reference_weights_free(struct reference_weights *w);
+
+#endif
