@@ -143,8 +143,8 @@ static struct rf_team *team_of(const riffle_session *session)
 static int time_passes(riffle_session *session, int rows, int n, double *seconds,
                        struct rf_error *error)
 {
-    return rf_sequence_time_passes(session->inner->sequence, session->inner->view, rows, CONTEXT, n, seconds,
-                                   error);
+    return rf_sequence_time_passes(session->inner->sequence, session->inner->view, rows, CONTEXT, n,
+                                   seconds, error);
 }
 
 /* Passes per second, for about so long. */
