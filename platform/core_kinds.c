@@ -107,7 +107,7 @@ struct list {
 };
 
 /* Items are joined by '|' until print_list knows how many there are. */
-static void list_add(struct list *list, const char *item)
+static void note_list_add(struct list *list, const char *item)
 {
     size_t at = strlen(list->text);
     snprintf(list->text + at, sizeof list->text - at, "%s%s", list->count ? "|" : "", item);
@@ -133,22 +133,23 @@ static void write_kinds_note(const struct summary *all, int n, int n_kinds, char
 {
     struct list missing = {0}, means = {0};
     char part[64], what[192] = "", how[192] = "";
-    if (all->kinds == 0 && n_kinds > 1) list_add(&missing, "no kinds of cores");
+    if (all->kinds == 0 && n_kinds > 1) note_list_add(&missing, "no kinds of cores");
     if (all->kinds && all->kinds < n) {
         snprintf(part, sizeof part, "no kind of %d of the %d cores", n - all->kinds, n);
-        list_add(&missing, part);
+        note_list_add(&missing, part);
     }
-    if (all->kinds && n_kinds > 1 && !all->types) list_add(&missing, "no types of cores");
-    if (all->kinds && n_kinds > 1 && !all->ranks) list_add(&missing, "no order of their kinds");
-    if (n_kinds > 1 && !all->speeds) list_add(&missing, "no frequencies");
-    if (!all->caches) list_add(&missing, "no caches");
+    if (all->kinds && n_kinds > 1 && !all->types) note_list_add(&missing, "no types of cores");
+    if (all->kinds && n_kinds > 1 && !all->ranks)
+        note_list_add(&missing, "no order of their kinds");
+    if (n_kinds > 1 && !all->speeds) note_list_add(&missing, "no frequencies");
+    if (!all->caches) note_list_add(&missing, "no caches");
     if (!missing.count) return;
-    if (all->types) list_add(&means, "their types");
+    if (all->types) note_list_add(&means, "their types");
     if (all->by_structure)
-        list_add(&means, all->caches ? "their caches" : "their number of threads");
+        note_list_add(&means, all->caches ? "their caches" : "their number of threads");
     if (all->by_speed)
-        list_add(&means, all->speeds ? "their frequencies" : "the order of their kinds");
-    if (all->outside) list_add(&means, "the lack of an L3 cache");
+        note_list_add(&means, all->speeds ? "their frequencies" : "the order of their kinds");
+    if (all->outside) note_list_add(&means, "the lack of an L3 cache");
     print_list(&missing, what, sizeof what);
     print_list(&means, how, sizeof how);
     if (n_kinds > 1)

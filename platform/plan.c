@@ -65,7 +65,7 @@ static int next_number(const struct rf_topology *topology, int number)
 }
 
 /* Writes the CPU numbers that exist as "0-3,8". */
-static void print_cpu_numbers(const struct rf_topology *topology, char *text, size_t cap)
+static void write_cpu_numbers(const struct rf_topology *topology, char *text, size_t cap)
 {
     size_t at = 0;
     text[0] = 0;
@@ -92,7 +92,7 @@ static int name_cpu(struct draft *draft, long number, struct rf_error *error)
     int i = find_cpu(topology, number);
     if (i < 0) {
         char known[128];
-        print_cpu_numbers(topology, known, sizeof known);
+        write_cpu_numbers(topology, known, sizeof known);
         return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: %s has no CPU %ld (it has %s)",
                        draft->cores, topology->is_this_system ? "this machine" : topology->source,
                        number, known);
