@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits how sure the n-gram drafts are of their tokens: prints the weights in src/speculate/ngram.c.
+"""Fits how sure the n-gram drafts are of their tokens: prints the weights in src/speculate/tuning.c.
 
     scripts/fit_ngram.py TEXTS.jsonl
 

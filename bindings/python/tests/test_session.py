@@ -357,7 +357,7 @@ class Processes(Case):
 
     def run_program(self, text):
         program = (
-            f"import os, signal, sys, riffle\nmodel = riffle.Model({str(TINY)!r}, threads=2)\n"
+            f"import os, signal, sys, warnings, riffle\nmodel = riffle.Model({str(TINY)!r}, threads=2)\n"
         )
         # A shell's background jobs ignore SIGINT, and Python keeps to that.
         program += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -401,6 +401,7 @@ class Processes(Case):
             session.prefill([300, 301])
             stream = session.generate(ignore_eos=True)
             next(stream)
+            warnings.simplefilter("ignore")  # Python 3.12: fork() of a process with threads
             child = os.fork()
             if child == 0:
                 try:
