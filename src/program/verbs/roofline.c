@@ -16,7 +16,7 @@
 #include "platform/file.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
-#include "verbs/roofline_results.h"
+#include "roofline/results.h"
 #include "verbs/verbs.h"
 
 struct measuring {

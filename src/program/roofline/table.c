@@ -5,7 +5,7 @@
 
 #include "output/output.h"
 #include "platform/terminal.h"
-#include "verbs/roofline_results.h"
+#include "roofline/results.h"
 
 const struct rf_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
                                           int32_t threads)

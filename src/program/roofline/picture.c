@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "output/output.h"
-#include "verbs/roofline_results.h"
+#include "roofline/results.h"
 
 enum {
     WIDTH = 900,

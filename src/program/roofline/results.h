@@ -1,7 +1,7 @@
-/* The results of `riffle roofline`, and how they are shown: as tables (roofline_table.c) and as a
- * picture (roofline_picture.c). The verb collects them from the callbacks of rf_roofline. */
-#ifndef VERBS_ROOFLINE_RESULTS_H
-#define VERBS_ROOFLINE_RESULTS_H
+/* The results of `riffle roofline`, and how they are shown: as tables (table.c) and as a
+ * picture (picture.c). The verb collects them from the callbacks of rf_roofline. */
+#ifndef ROOFLINE_RESULTS_H
+#define ROOFLINE_RESULTS_H
 
 #include "machine/roofline.h"
 #include "output/buffer.h"
