@@ -29,10 +29,10 @@
  *   a callback may make. Whoever closes a handle makes sure that no thread uses it.
  *
  * Callbacks
- *   They run on the thread that made the call. They may call anything but the following: calls that
- *   read, change or close the callback's own session, which are RIFFLE_ERR_ARGUMENT, or without
- *   effect where they return nothing; riffle_model_close() of its model. So riffle_cancel(),
- *   riffle_session_tokens(), _n_ctx(), _finish(), _get_stats() and _reset_stats() are allowed.
+ *   They run on the thread that made the call. They may not call riffle_model_close() for their
+ *   model. Calls that read, change or close the callback's own session are RIFFLE_ERR_ARGUMENT, or
+ *   without effect where they return nothing. All other calls are allowed, also riffle_cancel(),
+ *   riffle_session_tokens(), _n_ctx(), _finish(), _get_stats() and _reset_stats().
  *   A callback must return: no longjmp() and no C++ exception may pass through the library.
  *
  * fork()
@@ -122,7 +122,7 @@ enum {
 typedef struct riffle_model_options {
     size_t struct_size;
     uint32_t flags;  /* RIFFLE_OPEN_* */
-    int32_t threads; /* for loading; 0: one for each core that `cores` selects */
+    int32_t threads; /* threads that load; 0: one for each core that `cores` selects */
     /* "stored" or "auto" (default): quantised types as stored, all others in BF16. "bf16": all in
      * BF16. */
     const char *weights;
@@ -133,8 +133,8 @@ typedef struct riffle_model_options {
     /* Levels to prepare drafts for, from cheap to expensive; the target is always the last and need
      * not be named (docs/speed.md). "auto" (default): ngram; corpus and draft model if there
      * are such; a cast of the target if it has about 8 bits a weight or more. "none": no
-     * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". Of
-     * several chains, separated by ';', the model has all levels, and so has a session that names
+     * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". Several
+     * chains are separated by ';': the model has the levels of all, and so has a session that names
      * none of them. The chain does not change the output. */
     const char *chain;
     /* Path of a draft model, for "auto" and for a level called "draft"; NULL: none. */
@@ -148,9 +148,9 @@ typedef struct riffle_model_options {
     /* Cores to use, one thread each. "auto" (default): P and E cores. "p", "e": only these. "all":
      * low-power cores as well. Or CPU numbers: "0-3,8". riffle_cores() lists the result. */
     const char *cores;
-    /* What opening may take besides the weights, so that a small file cannot claim all memory; then
-     * RIFFLE_ERR_MEMORY. Bytes; 0: 160 MiB and twice what the files take on the disk. Tokens,
-     * merges, tensors and metadata values, of each; 0: 2^20. */
+    /* Limits on what opening takes besides the weights, so that a small file cannot claim all
+     * memory; beyond them RIFFLE_ERR_MEMORY. Bytes, 0: 160 MiB and twice the size of the files on
+     * the disk. Items, a limit each for tokens, merges, tensors and metadata values, 0: 2^20. */
     uint64_t metadata_bytes, metadata_items;
     /* Path of a corpus (riffle_corpus_build), for "auto" and for a level called "corpus"; NULL:
      * none. It is mapped read-only. */
@@ -172,8 +172,8 @@ typedef struct riffle_model_options {
      * free of the device's memory holds beside a session (below); "all"; or a number up to n_layer,
      * 0: the model is on the processor. riffle_model_info.layers_note says which and why. */
     const char *gpu_layers;
-    /* The session that "auto" leaves room for, as in riffle_session_options. NULL: F16. 0: 8192
-     * tokens, or what the model was trained on. */
+    /* The session that "auto" leaves room for: kv (NULL: "f16") and n_ctx (0: 8192 tokens, or what
+     * the model was trained on) of riffle_session_options. */
     const char *session_kv;
     int32_t session_ctx;
     uint64_t reserved[1];
@@ -190,14 +190,14 @@ RIFFLE_API void riffle_model_close(riffle_model *model);
 
 /* Strings live as long as the model. */
 typedef struct riffle_model_info {
-    const char *name;          /* from the file; "" if it has none */
+    const char *name;          /* name that the file gives the model; "" if none */
     const char *architecture;  /* "llama", "qwen2", ... */
     const char *container;     /* "GGUF v3", "safetensors" */
     const char *stored_types;  /* tensors of each type: "Q4_K 169, F32 141, Q6_K 29" */
-    const char *weights;       /* what passes read: "stored" or "bf16" */
+    const char *weights;       /* the form that passes read: "stored" or "bf16" */
     const char *weights_note;  /* stored types computed in another format: "Q5_0 as Q8_0"; or "" */
     const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
-    const char *chat_template; /* its name, "jinja" of the file; "": none, riffle_chat_* fail */
+    const char *chat_template; /* name; "jinja": the file's; "": none, so riffle_chat_* fail */
     uint64_t n_params;
     uint64_t file_bytes;
     uint64_t weight_bytes;   /* read by one decoding pass */
@@ -212,15 +212,15 @@ typedef struct riffle_model_info {
     int32_t adds_bos;             /* the model expects its BOS token before a text */
     float rope_theta;
     const char *weights_reason;     /* "": `weights` needs no reason any more */
-    const char *activations_reason; /* likewise, of `activation_bits` */
-    int32_t activation_bits;        /* of quantised weights' input rows: 8 or 16 */
+    const char *activations_reason; /* the same for `activation_bits` */
+    int32_t activation_bits;        /* bits of quantised weights' input rows: 8 or 16 */
     const char *device;             /* "cpu", "cuda:0" */
-    const char *device_note;        /* why "auto" chose the processor, a sentence; else "" */
+    const char *device_note;        /* a sentence: why "auto" chose the processor; else "" */
     /* Feed-forwards of a layer, and how many of them a token uses; 0: all use the same one. */
     int32_t n_expert, n_expert_used;
-    const char *experts_note; /* what not all of them being in memory means, a sentence; else "" */
-    int32_t device_layers;    /* of n_layer: those on `device`; the others are on the processor */
-    const char *layers_note;  /* why it is not all of them, a sentence; else "" */
+    const char *experts_note; /* a sentence, if not all experts are in memory; else "" */
+    int32_t device_layers;    /* layers on `device`; the others are on the processor */
+    const char *layers_note;  /* a sentence: why it is not all layers; else "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,
@@ -254,10 +254,10 @@ typedef struct riffle_message {
     const char *content;
 } riffle_message;
 
-/* Formats a conversation with the model's chat template. `add_generation_prompt` appends what the
- * assistant's answer begins after. Writes up to `cap` bytes and returns how many the text has. To
- * feed a session use riffle_chat_prefill: there, the text of a special token in a message never
- * becomes that token. */
+/* Formats a conversation with the model's chat template. `add_generation_prompt` appends the
+ * text that introduces the assistant's answer. Writes up to `cap` bytes and returns how many the
+ * text has. To feed a session use riffle_chat_prefill: there, the text of a special token in a
+ * message never becomes that token. */
 RIFFLE_API int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages,
                                       size_t n_messages, int add_generation_prompt, char *text,
                                       size_t cap);
@@ -276,14 +276,14 @@ typedef struct riffle_session_options {
      * weights holds (riffle_session_cost). */
     int32_t n_ctx;
     int32_t threads; /* 0: one for each core that `cores` selects */
-    /* What keys and values are held in: "f16" (default), "bf16"; or "q8", "q4": the newest 129 to
-     * 256 positions in F16, older ones in 8 or 4 bits, which changes the text. */
+    /* Type of keys and values: "f16" (default), "bf16"; or "q8", "q4": the newest 129 to 256
+     * positions in F16, older ones in 8 or 4 bits, which changes the text. */
     const char *kv;
-    riffle_progress_fn progress; /* of long prompts */
+    riffle_progress_fn progress; /* called while long prompts are read */
     void *progress_user;
     const char *chain;    /* NULL: the model's; "none"; or some of the model's levels */
     int32_t gamma;        /* tokens to draft in every round, 1 to RIFFLE_MAX_DRAFT; 0: adaptive */
-    float min_confidence; /* with gamma: end a draft before a token of lower probability */
+    float min_confidence; /* a draft with gamma ends before a token of lower probability */
     const char *cores;    /* NULL: the model's */
     uint64_t reserved[7];
 } riffle_session_options;
@@ -345,8 +345,8 @@ RIFFLE_API int riffle_session_set_sampling(riffle_session *session,
 
 /* One committed token: the last of the session at the time of the call. */
 typedef struct riffle_event {
-    int32_t token;    /* -1 in the last call, which only flushes text */
-    int32_t level;    /* that first proposed it: 0 the target, 1 the level before it, ... */
+    int32_t token; /* -1 in the last call, which only flushes text */
+    int32_t level; /* the level that first proposed it: 0 the target, 1 the level before it, ... */
     const char *text; /* the characters that this token completed, perhaps none */
     size_t text_bytes;
 } riffle_event;
@@ -354,7 +354,7 @@ typedef struct riffle_event {
 /* Return non-zero to stop after this token. */
 typedef int (*riffle_on_event)(void *user, const riffle_event *event);
 
-/* What limits the text of an answer (docs/grammar.md). */
+/* A limit on the text of answers (docs/grammar.md). */
 typedef struct riffle_grammar riffle_grammar;
 
 typedef enum riffle_grammar_kind {
@@ -368,7 +368,8 @@ typedef enum riffle_grammar_kind {
  * and column, or the place in the schema as a JSON pointer. */
 RIFFLE_API int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
                                   riffle_grammar_kind kind, const char *text, size_t text_bytes);
-/* No generation may be using it. Before riffle_model_close. NULL is allowed. */
+/* Must come before riffle_model_close, and when no generation uses the grammar any more. NULL is
+ * allowed. */
 RIFFLE_API void riffle_grammar_free(riffle_grammar *grammar);
 
 typedef struct riffle_generate_options {
@@ -420,20 +421,20 @@ typedef struct riffle_level_stats {
     char name[32]; /* "target" */
     uint64_t passes;
     uint64_t drafted, accepted; /* tokens proposed to a level above, and those it accepted */
-    double seconds;             /* in this level's own passes */
+    double seconds;             /* time in this level's own passes */
     /* Drafts to the target, by place in the draft: tokens judged, that is, all tokens before them
      * were accepted; and tokens accepted. */
     uint64_t judged_at[RIFFLE_MAX_DRAFT], accepted_at[RIFFLE_MAX_DRAFT];
 } riffle_level_stats;
 
-/* Since the session was opened, or since riffle_session_reset_stats. */
+/* Counts since the session was opened, or since riffle_session_reset_stats. */
 typedef struct riffle_stats {
     uint64_t prefill_tokens, generated_tokens;
     double prefill_seconds, decode_seconds;
     int32_t threads;
     int32_t n_levels;
     char chain[128];                              /* "ngram > mxfp4 > target" */
-    riffle_level_stats levels[RIFFLE_MAX_LEVELS]; /* in the order of the chain, the target last */
+    riffle_level_stats levels[RIFFLE_MAX_LEVELS]; /* [n_levels] in chain order, the target last */
     /* Threads that a level currently uses for passes over one token. */
     int32_t level_threads[RIFFLE_MAX_LEVELS];
 } riffle_stats;
@@ -468,11 +469,11 @@ RIFFLE_API int riffle_score(riffle_session *session, const int32_t *tokens, size
  * that calls on one wait for a pass of the other. */
 RIFFLE_API int riffle_fork(riffle_session **copy, const riffle_session *session);
 
-/* Saves the session's tokens, KV cache and what its drafts know besides to a file, or restores them
- * into a session of the same model with the same weights and activations. A checksum of the whole
- * file tells damage (RIFFLE_ERR_FORMAT); a fingerprint of the parameters and of samples of every
- * tensor tells another model (RIFFLE_ERR_ARGUMENT). Neither authenticates the file: one that was
- * made on purpose may hold any tokens and any cache. A load that fails leaves the session as it
+/* Saves the session's tokens, its KV cache and what its drafts have learnt to a file, or restores
+ * them into a session of the same model with the same weights and activations. A checksum of the
+ * whole file tells damage (RIFFLE_ERR_FORMAT); a fingerprint of the parameters and of samples of
+ * every tensor tells another model (RIFFLE_ERR_ARGUMENT). Neither authenticates the file: one that
+ * was made on purpose may hold any tokens and any cache. A load that fails leaves the session as it
  * was. */
 RIFFLE_API int riffle_state_save(const riffle_session *session, const char *path);
 RIFFLE_API int riffle_state_load(riffle_session *session, const char *path);
@@ -485,10 +486,10 @@ RIFFLE_API int riffle_set_cpu(const char *tier);
 typedef struct riffle_machine {
     char cpu[16];            /* the tier in use */
     char cpu_best[16];       /* the best tier of this machine */
-    int32_t cores;           /* that this process may use */
+    int32_t cores;           /* cores that this process may use */
     uint64_t memory_bytes;   /* physical memory, or the container's limit if that is lower */
-    uint64_t peak_rss_bytes; /* of this process, so far */
-    char note[256];          /* what slows the tier down here, without a full stop; or "" */
+    uint64_t peak_rss_bytes; /* peak of this process so far */
+    char note[256];          /* reason why the tier is slow here, without a full stop; or "" */
 } riffle_machine;
 
 RIFFLE_API int riffle_machine_get(riffle_machine *machine, size_t machine_size);
@@ -507,18 +508,18 @@ typedef struct riffle_quantize_options {
      * one by one. */
     const char *calibration;
     uint64_t calibration_bytes;
-    int32_t calibration_windows; /* of 512 tokens, spread over the text; 0: 128, or all */
-    int32_t group;      /* of "w4a8": values of a row that share a scale, a multiple of 64; 0:
-                           128; -1: the whole row */
-    int32_t rotate;     /* 1: the rows between layers and the values of heads are rotated first, by
-                           rotations folded into the matrices, so that these round better; the output
-                           head becomes a tensor of its own; -1: they are not; 0: for "w4a8", where
-                           the model allows it and no matrix has four bits already; else the
-                           progress says that it is not */
-    int32_t high_share; /* with a text: whole matrices become Q6_K, or Q8_0 if the row length is no
-                           multiple of 256, those whose rounding matters most for their bytes;
-                           together they add this percentage of what all would add; 0:
-                           25 with "q4" and "w4a8", else none; -1: none */
+    int32_t calibration_windows; /* windows to use, spread over the text; 0: 128, or all */
+    /* Values of a row that share a scale in "w4a8", a multiple of 64. 0: 128. -1: the whole row. */
+    int32_t group;
+    /* 1: the rows between layers and the values of heads are rotated first, by rotations folded
+     * into the matrices, so that these round better. The output head becomes a tensor of its own.
+     * -1: no rotation. 0: rotation for "w4a8", if the model allows it and no matrix has four bits
+     * already; else the progress says that there is none. */
+    int32_t rotate;
+    /* Calibration only: the matrices whose rounding matters most for their bytes become Q6_K, or
+     * Q8_0 if the row length is no multiple of 256. Together they add this percentage of what all
+     * matrices would add. 0: 25 for "q4" and "w4a8", else none. -1: none. */
+    int32_t high_share;
     uint64_t reserved[4];
 } riffle_quantize_options;
 
@@ -542,13 +543,13 @@ typedef struct riffle_core {
     int32_t cpu;           /* the system's number */
     int32_t core, package; /* counted from 0; the threads of a core share both */
     int32_t sibling;       /* 0 for the first usable thread of its core, then 1, ... */
-    int32_t l2, l3;        /* its cache of that level, counted from 0; -1: unknown or none */
+    int32_t l2, l3;        /* number of its cache of that level, from 0; -1: unknown or none */
     int32_t max_mhz;       /* 0: unknown */
-    int32_t worker;        /* in order of preference, from 0; -1: not used */
-    double decode_share;   /* of decoding, which is memory-bound; all workers add up to 1 */
-    double prompt_share;   /* of reading prompts, which is compute-bound */
+    int32_t worker;        /* place in the order of preference, from 0; -1: not used */
+    double decode_share;   /* share of decoding, which is memory-bound; all workers add up to 1 */
+    double prompt_share;   /* share of reading prompts, which is compute-bound */
     const char *kind;      /* "P", "E", "LP" (low-power, outside the ring) */
-    const char *reason;    /* why it is not used, in a few words; "" for a worker */
+    const char *reason;    /* a few words: why it is not used; "" for a worker */
 } riffle_core;
 
 /* Return non-zero to cancel. */
@@ -556,8 +557,8 @@ typedef int (*riffle_on_core)(void *user, const riffle_core *core);
 
 typedef struct riffle_cores_info {
     char source[256]; /* file from HWLOC_XMLFILE that describes the machine; "": this machine */
-    char model[96];   /* of the processor; "" if unknown */
-    char note[256];   /* what is unknown about the machine, without a full stop; or "" */
+    char model[96];   /* the processor's name; "" if unknown */
+    char note[256];   /* missing data about the machine, without a full stop; or "" */
     int32_t n_cpus, n_cores, n_packages;
     int32_t n_workers, n_placed; /* workers, and those with their own hardware thread */
     int32_t quota;               /* CPUs that the container's quota allows; 0: no limit */
@@ -575,7 +576,7 @@ enum {
 
 typedef struct riffle_cores_options {
     size_t struct_size;
-    const char *cores; /* as in riffle_model_options; NULL: "auto" */
+    const char *cores; /* see riffle_model_options; NULL: "auto" */
     int32_t threads;   /* 0: one for each core that `cores` selects */
     uint32_t flags;    /* RIFFLE_CORES_* */
     uint64_t reserved[8];

@@ -1,7 +1,7 @@
-/* What is still on trial: answers in batches, chats with tools, corpora, and how fast this machine
- * and a model's passes are.
+/* The experimental interface: answers in batches, chats with tools, corpora, and measurements of
+ * this machine and of a model's passes.
  *
- * Experimental: anything here may change or disappear in any version, also without a new soname.
+ * Anything here may change or disappear in any version, also without a new soname.
  * The conventions of riffle.h hold. */
 #ifndef RIFFLE_EXPERIMENTAL_H
 #define RIFFLE_EXPERIMENTAL_H
@@ -21,7 +21,7 @@ RIFFLE_API int64_t riffle_chat_format_json(const riffle_model *model, const char
                                            size_t cap);
 RIFFLE_API int64_t riffle_chat_prefill_json(riffle_session *session, const char *json,
                                             size_t json_bytes);
-/* Likewise riffle_chat_tokenize (below). */
+/* The same for riffle_chat_tokenize (below). */
 RIFFLE_API int64_t riffle_chat_tokenize_json(const riffle_model *model, const char *json,
                                              size_t json_bytes, int32_t *tokens, size_t cap);
 
@@ -31,14 +31,14 @@ typedef struct riffle_read_speed {
     char pattern[128];       /* how: "4 streams a thread, turns of 64 bytes, prefetch 1 KiB" */
 } riffle_read_speed;
 
-/* Streaming read bandwidth of main memory with `threads` threads (0: one for each core): that of
- * the fastest of 60 patterns, which differ in streams, prefetch distance and shares. Takes half a
+/* Streaming read bandwidth of main memory with `threads` threads (0: one for each core), in the
+ * fastest of 60 patterns, which differ in streams, prefetch distance and shares. Takes half a
  * second. Allocates four times the last-level cache for that time, at least 256 MiB and at most 2
  * GiB or a quarter of the memory. */
 RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size);
 
-/* The same for the memory that the model computes from, which may be a device's. `threads`: of a
- * model on the processor. */
+/* The same for the memory that the model computes from, which may be a device's. `threads` counts
+ * only for a model on the processor. */
 RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t threads,
                                          riffle_read_speed *speed, size_t speed_size);
 
@@ -50,10 +50,10 @@ RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t thre
  */
 #define RIFFLE_GRAMMAR_CHOICE ((riffle_grammar_kind)3)
 
-/* Return non-zero to end what asks. */
+/* Return non-zero to cancel the call that asks. */
 typedef int (*riffle_stops_fn)(void *user);
-/* riffle_grammar_new for texts of strangers: asks many times a second, and ends with
- * RIFFLE_ERR_CANCELLED. */
+/* riffle_grammar_new for texts of strangers: asks `stops` many times a second, and ends with
+ * RIFFLE_ERR_CANCELLED if it says so. */
 RIFFLE_API int riffle_grammar_new_watched(riffle_grammar **grammar, const riffle_model *model,
                                           riffle_grammar_kind kind, const char *text,
                                           size_t text_bytes, riffle_stops_fn stops, void *user);
@@ -62,8 +62,8 @@ RIFFLE_API int riffle_grammar_new_watched(riffle_grammar **grammar, const riffle
 typedef struct riffle_device {
     const char *name;        /* "cpu", "cuda:0": for riffle_model_options.device */
     const char *description; /* "NVIDIA H200"; the tier of a processor */
-    uint64_t memory_bytes;   /* of the device */
-    const char *problem;     /* why it cannot be used, a sentence; or "" */
+    uint64_t memory_bytes;   /* the device's memory */
+    const char *problem;     /* a sentence: why it cannot be used; or "" */
 } riffle_device;
 
 /* Return non-zero to stop. */
@@ -77,15 +77,15 @@ RIFFLE_API int riffle_devices(riffle_on_device on_device, void *user);
 RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context,
                                    int32_t repeats, double *seconds);
 
-enum { RIFFLE_DRAFT_ROWS = 63 /* of a round, at most */ };
+enum { RIFFLE_DRAFT_ROWS = 63 /* the most in one round */ };
 
 /* A token that a level proposed to the target. */
 typedef struct riffle_draft_row {
     int32_t token;
-    int32_t parent;   /* the row that it follows, which comes before it; -1: the text */
-    int32_t level;    /* that proposed it: index in riffle_stats.levels */
-    int32_t kept;     /* 1: the target chose it, and all that it follows */
-    float confidence; /* of the level: that it is right if those that it follows are */
+    int32_t parent;   /* index of the row that it follows, a lower one; -1: the text */
+    int32_t level;    /* index in riffle_stats.levels of the level that proposed it */
+    int32_t kept;     /* 1: the target chose it, and all rows that it follows */
+    float confidence; /* the level's probability that it is right if the rows that it follows are */
 } riffle_draft_row;
 
 /* Writes the drafts of the session's last round, at most `cap` rows, and returns how many there
@@ -103,11 +103,11 @@ typedef struct riffle_batch riffle_batch;
 
 typedef struct riffle_batch_options {
     size_t struct_size;
-    const riffle_session_options *session; /* of all answers; NULL: the defaults */
-    int32_t answers; /* under way at the same time, 1 to 32; others wait. 0: 8 */
-    /* Keys and values that are kept of texts whose answers have ended, for prompts that begin
-     * alike: bytes; those go first that were not used for long and cost little. 0: 1 GiB, or an
-     * eighth of the memory if that is less. */
+    const riffle_session_options *session; /* options for all answers; NULL: the defaults */
+    int32_t answers; /* the most under way at the same time, 1 to 32; others wait. 0: 8 */
+    /* Bytes for the keys and values of texts whose answers have ended, for later prompts that begin
+     * alike. Texts that were not used for long and cost little to read again go first. 0: 1 GiB, or
+     * an eighth of the memory if that is less. */
     uint64_t kept_bytes;
     uint64_t reserved[8];
 } riffle_batch_options;
@@ -123,13 +123,13 @@ typedef struct riffle_answer {
     int64_t id;
     int code; /* 0, or negative */
     riffle_finish finish;
-    const char *sentence;               /* of the code or the finish; may be "" */
-    int32_t prompt_tokens, kept_tokens; /* kept: of these, those that were not read again */
+    const char *sentence;               /* explains the code or the finish; may be "" */
+    int32_t prompt_tokens, kept_tokens; /* kept: prompt tokens that were not read again */
     int32_t generated_tokens;
-    uint64_t drafted, accepted; /* tokens that levels proposed, and that were kept */
-    double waiting_seconds;     /* before its prompt was begun */
+    uint64_t drafted, accepted; /* tokens that levels proposed; tokens of these that were kept */
+    double waiting_seconds;     /* from riffle_batch_add until its prompt was begun */
     double first_seconds;       /* from riffle_batch_add to the first token; 0: there was none */
-    double seconds;             /* from riffle_batch_add on */
+    double seconds;             /* from riffle_batch_add to the end */
 } riffle_answer;
 
 typedef void (*riffle_on_answer)(void *user, const riffle_answer *answer);
@@ -171,24 +171,26 @@ typedef struct riffle_request {
     const int32_t *prompt; /* at least one token; copied */
     size_t n_prompt;
     const riffle_sampling *sampling; /* copied; NULL: the defaults */
-    /* Copied, but what it points to must live until on_answer. NULL: the defaults. */
+    /* Copied, but the texts and the grammar that it points to must live until on_answer. NULL: the
+     * defaults. */
     const riffle_generate_options *generate;
     const riffle_logit_bias *logit_bias; /* each token at most once; copied */
     size_t n_logit_bias;
     /* Called for each token, before on_event is called with it. Costs time. NULL: not wanted. */
     riffle_on_logprobs on_logprobs;
     int32_t top_logprobs; /* likeliest tokens for on_logprobs: 0 to RIFFLE_MOST_LOGPROBS */
-    /* Instead of an answer, the vector of the prompt: its tokens after the last layer and the norm
-     * of the output head, pooled. Such vectors suit comparisons well only of models that were
-     * trained for it. One prompt at a time is read, in slices beside the answers. Of the members
-     * above only `prompt` counts. NULL: an answer. */
+    /* Asks for a vector instead of an answer: the prompt's rows after the last layer and the norm
+     * of the output head, pooled. Only models that were trained for it give vectors that compare
+     * well. One such prompt at a time is read, in slices beside the answers. Only `prompt` of the
+     * members above counts then. NULL: an answer. */
     riffle_on_embedding on_embedding;
     riffle_pooling pooling;
     riffle_on_event on_event;   /* may be NULL */
     riffle_on_answer on_answer; /* the last call for this request; may be NULL */
     void *user;
-    /* Called for each token of the prompt but the first, before the answer begins, with as many
-     * likeliest ones. Then all of the prompt is read, whatever it begins with. NULL: not wanted. */
+    /* Called for each token of the prompt but the first, before the answer begins, with
+     * `top_logprobs` likeliest tokens. All of the prompt is then read, also a kept beginning. NULL:
+     * not wanted. */
     riffle_on_logprobs on_prompt_logprobs;
     uint64_t reserved[7];
 } riffle_request;
@@ -197,16 +199,16 @@ RIFFLE_API void riffle_request_init(riffle_request *request, size_t struct_size)
 /* Has the batch answer. Returns a number above 0 that names the answer. */
 RIFFLE_API int64_t riffle_batch_add(riffle_batch *batch, const riffle_request *request);
 /* Ends an answer, without another pass for it, in the next riffle_batch_step. RIFFLE_ERR_ARGUMENT:
- * there is none of that number any more. */
+ * no answer has that number any more. */
 RIFFLE_API int riffle_batch_cancel(riffle_batch *batch, int64_t id);
-/* One pass at most. Returns how many answers have not ended. What goes wrong in one answer is told
- * by its on_answer. */
+/* Makes one pass at most. Returns how many answers have not ended. The failure of one answer is
+ * reported by its on_answer. */
 RIFFLE_API int32_t riffle_batch_step(riffle_batch *batch);
 
 typedef struct riffle_batch_stats {
-    int32_t waiting, reading, generating; /* answers: not begun; whose prompts are being read */
+    int32_t waiting, reading, generating; /* answers by state; reading: of the prompt */
     int32_t kept_texts;
-    uint64_t kept_bytes; /* of their keys and values; what they share counts once */
+    uint64_t kept_bytes; /* keys and values of these texts; shared ones count once */
     uint64_t passes, rows;
     double pass_seconds;
 } riffle_batch_stats;
@@ -227,8 +229,8 @@ typedef struct riffle_text {
 
 typedef struct riffle_corpus_options {
     size_t struct_size;
-    /* The share of the texts' pieces that stays, those of the lowest perplexity to the model: about
-     * 0 to 1. 1 (default): all, without a pass. */
+    /* The share of the texts' pieces that stays, above 0 to 1: the pieces of the lowest perplexity
+     * to the model. 1 (default): all, without a pass. */
     float keep;
     riffle_progress_fn progress;
     void *progress_user;
@@ -239,7 +241,7 @@ RIFFLE_API void riffle_corpus_options_init(riffle_corpus_options *options, size_
 
 typedef struct riffle_corpus_info {
     uint64_t tokens, kept_tokens;
-    uint64_t bytes; /* of the file */
+    uint64_t bytes; /* size of the file */
 } riffle_corpus_info;
 
 /* Writes a corpus of these texts for the model's vocabulary, which the drafter "corpus" looks up
