@@ -1,5 +1,5 @@
 // Mixtures of experts: rows choose experts, and choices of the same expert come together. Their
-// linear layers are those of linear.cu with groups.
+// linear layers are run by linear.cu, with one group of rows for each expert.
 #include <limits.h>
 
 #include "gpu/launch.cuh"

@@ -190,9 +190,9 @@ struct gpu_pass {
     uint8_t *const *groups;
 };
 
-/* The form of a cache's blocks: [layer][KV head][K, V][256][padded]. Of groups (microkernels/kv.h)
- * first the upper planes of all layers and KV heads, then the lower ones, where the cache has 8
- * bits. */
+/* The form of a cache's blocks: [layer][KV head][K, V][256][padded]. Groups (microkernels/kv.h)
+ * hold the upper planes of all layers and KV heads first; then the lower ones, where the cache has
+ * 8 bits. */
 struct gpu_heads {
     int32_t n_head, n_head_kv, dim, padded;
     int32_t is_bf16;

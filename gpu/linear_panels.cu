@@ -1,4 +1,5 @@
-// Panel formats times rows of 8 or 16 bits, on tensor cores.
+// Panel formats times rows of 8 or 16 bits, on tensor cores. linear.cuh has the order of the sums
+// and the copies of weights.
 #include "gpu/panels.cuh"
 
 // Sums of products that begin with `start`. Rows are signed; of 16 bits, the lower bytes are not.

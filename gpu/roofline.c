@@ -58,7 +58,7 @@ struct work {
     const struct rf_roofline_kernel *kernel;
     int32_t m, k, rows;
     int in_cache, launches;
-    size_t bytes; /* that a launch reads */
+    size_t bytes; /* read by one launch */
     double operations;
     struct gpu_linear linear;
     struct gpu_attention attention;
