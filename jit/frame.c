@@ -117,9 +117,8 @@ static void emit_entry(const struct rf_frame *frame)
     }
 }
 
-/* At the beginning of a unit: sets the prefetch position and prefetches the scales there. In the
- * last `ahead` units that is the beginning of the next panels. What lies behind a panel in memory
- * may not be read soon. */
+/* Begins a unit: sets the prefetch position and prefetches the scales there. In the last `ahead`
+ * units the position is in the next panels, since the bytes behind a panel may not be read soon. */
 static void emit_unit_begin(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;

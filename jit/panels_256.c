@@ -159,7 +159,7 @@ static void pair_products(const struct tile *tile, int v)
     }
 }
 
-/* A run of 16-bit sums has ended with vector v: widens them and adds those of earlier runs. */
+/* Widens a run of 16-bit sums, which has ended with vector v, and adds the sums of earlier runs. */
 static void widen(const struct tile *tile, int v)
 {
     const struct kernel *kernel = tile->kernel;
@@ -399,7 +399,7 @@ void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form
 {
     static const struct rf_frame_body body = {ymm_load_constants, ymm_unit, ymm_block};
     const struct form *of = &forms[form];
-    /* Signed codes are those of a table. */
+    /* Signed codes come from a table, which only MXFP4 has. */
     int is_signed = of->dot == DOT_BSSD && format == RF_FORMAT_MXFP4;
     struct kernel kernel = {.frame = rf_frame_of(assembler, format, n, p),
                             .dot = of->dot == DOT_BSSD && !is_signed ? DOT_BUSD : of->dot,
