@@ -1,5 +1,6 @@
-/* Attention over quantised groups for many queries: lanes are queries. What a group has for a
- * channel or a position is one number for all lanes. attention_kv.h, the driver, calls it. */
+/* Attention over quantised groups for many queries: lanes are queries. A group's code, scale or
+ * middle for a channel or a position is one number for all lanes. attention_kv.h, the driver, calls
+ * it. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_COLUMNS_H
 #define RF_MICROKERNELS_ATTENTION_KV_COLUMNS_H
 
@@ -162,7 +163,8 @@ INLINE void take_column_scores(struct column *column, const int32_t *sums, size_
     column->most = most;
 }
 
-/* Takes a cap into the scores, and hides what is before each query's `first`, which may be NULL. */
+/* Applies a cap to the scores, and hides positions before each query's `first`, which may be NULL.
+ */
 INLINE void limit_column(struct column *column, const int32_t *first, size_t n, float cap)
 {
     lanes most = l_set(-INFINITY), inner = l_set(1 / cap), outer = l_set(cap);

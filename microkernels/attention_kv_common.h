@@ -41,7 +41,7 @@ INLINE void widen_group(struct group_floats *floats, const struct rf_kv_group *g
     widen(floats->v_middle, group->v_middle, RF_KV_GROUP);
 }
 
-/* Some queries of a call. Those that come first find its groups in memory, the others in the
+/* Some queries of a call. The first ones find its groups in memory, the others in the
  * cache; the last ones look after the group that is probably read next. */
 struct part {
     struct rf_attention_kv_args args; /* next: NULL unless these are the last */

@@ -1,7 +1,6 @@
 /* Casts weights to blocks of fewer bits, as in a GGUF file. Every tier compiles this source for its
  * own vectors, and defines RF_NAMED(kernel), which puts the tier in front of a kernel's name. The
- * bits are the same on all tiers, because every sum runs in the order written
- * here.
+ * bits are the same on all tiers, because every sum runs in the order written here.
  *
  * Sixteen blocks of 32 values are cast side by side: value j of block l is t[j][l]. So a block is a
  * lane, no sum crosses lanes, and each inner loop over l is a few vector operations. A loop holds

@@ -64,7 +64,7 @@ struct rf_pack_args {
 
 typedef void rf_pack_fn(const struct rf_pack_args *args);
 
-/* Where the blocks of a part begin. */
+/* The blocks of a part. */
 static inline struct rf_a8 *rf_a8_blocks(const struct rf_pack_args *args)
 {
     return (struct rf_a8 *)args->packed + args->row * rf_a8_stride(args->k) +

@@ -51,7 +51,7 @@ static uint64_t read_streams(const struct rf_read_args *args)
     line sums[READ_SUMS];
     uint64_t words[READ_SUMS * READ_LINE / 8], sum = 0;
     size_t bytes = args->n / args->streams / READ_STEP;
-    /* At an even distance streams would compete for a few places of the caches. */
+    /* Streams at an even distance would compete for a few places of the caches. */
     if (bytes > 1 && bytes % 2 == 0 && args->streams > 1) bytes--;
     bytes *= READ_STEP;
     const size_t all = args->streams * bytes;

@@ -14,8 +14,8 @@
 #    define APART __attribute__((noipa))
 #endif
 
-/* Before a loop of few steps over registers. clang does not unroll where it is told more steps than
- * there are. */
+/* Unrolls the following loop, which has few steps over registers. clang does not unroll if it is
+ * told more steps than there are. */
 #if defined __clang__
 #    define UNROLL _Pragma("clang loop unroll(full)")
 #else

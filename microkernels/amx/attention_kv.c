@@ -14,7 +14,7 @@ enum {
     LINES = TILE_BYTES / 2 / 64 /* lines of a plane with a tile's nibbles */
 };
 
-/* Tiles 0 and 1: sums of two columns; 2: codes; 3 and 4: quads; 5 to 7 the same of what is left of
+/* Tiles 0 and 1: sums of two columns; 2: codes; 3 and 4: quads; 5 to 7 the same for the rest of
  * head_dim, fewer than DEPTH. */
 static void amx_attention_kv_configure(size_t padded)
 {

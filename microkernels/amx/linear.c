@@ -2,7 +2,7 @@
  *
  * Row-major weights are operand A as in the file: 16 weight rows of 32 values. Rows of activations
  * are packed as operand B: for 16 rows and 32 values, [16 pairs][16 rows][2]. C is 16 weights x 16
- * rows. So one to sixteen rows cost the same, and weights need no packing. Each result adds its
+ * rows. So one row costs as much as sixteen, and weights need no packing. Each result adds its
  * products over the pairs in order, whatever else the tile holds. */
 #include <immintrin.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Rows of 8 and 16 bits as tiles of BF16 or of bytes. Few rows have other forms alone. */
+/* Packs rows of 8 and 16 bits into tiles of BF16 or of bytes (tier.h). Fewer rows than tiles are
+ * used for are packed in the form that the other kernels take. */
 #include <immintrin.h>
 
 #include "base/half.h"
@@ -13,7 +14,7 @@ static size_t amx_packed_bytes(enum rf_operand form, size_t n, size_t k)
            (n + RF_AMX_SIDE - 1) / RF_AMX_SIDE * (k / RF_BLOCK) * block;
 }
 
-/* Where the blocks of a part's sixteen begin. */
+/* The blocks of the sixteen that holds a part. */
 static char *sixteen(enum rf_operand form, const struct rf_pack_args *args)
 {
     size_t blocks = args->k / RF_BLOCK,

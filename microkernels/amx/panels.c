@@ -126,8 +126,8 @@ INLINE void decode_4(const struct tables *tables, __m512i v, __m512i *to)
     to[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 12), tables->first);
 }
 
-/* The same of 6 bits. upper: the bits above, those of k = 8j + t at bit 4 (j % 2) of byte t, those
- * of k = 8j + 4 + t two bits higher. */
+/* The same for codes of 6 bits. upper: their upper two bits, of k = 8j + t at bit 4 (j % 2) of byte
+ * t, of k = 8j + 4 + t two bits higher. */
 INLINE void decode_6(const struct tables *tables, __m512i v, __m512i upper, int j, __m512i *to)
 {
     __m512i of[4];
@@ -271,8 +271,8 @@ INLINE void multiply_apart(enum rf_format format, const struct item *item, struc
     _tile_stored(4, to->of[1], ROW_BYTES);
 }
 
-/* Scales the sums of all rows and adds them to their accumulators. Those behind the last row are
- * not used. */
+/* Scales the sums of all rows of a tile and adds them to their accumulators. Accumulators behind
+ * the last row are not used. */
 INLINE void amx_panels_scale(enum rf_format format, enum rf_operand form, const struct item *item,
                              const struct products *products, __m512 *acc)
 {

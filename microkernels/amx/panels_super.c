@@ -176,8 +176,8 @@ static const struct rf_amx_super *eight_at(const struct rf_linear_args *args, si
            row / EIGHT * rf_a16_supers(args->k);
 }
 
-/* Superblock s of a panel. `together`: panels that are read side by side. Those behind the last one
- * are the last one once more: their results are not used. What is prefetched may be behind the
+/* Superblock s of a panel. `together`: panels that are read side by side. A number behind the last
+ * panel stands for the last one, and its results are not used. Prefetches may reach behind the
  * matrix. */
 INLINE struct source amx_super_source_of(enum rf_format format, const struct rf_linear_args *args,
                                          size_t panel, size_t s, size_t together)

@@ -1,4 +1,5 @@
-/* Tiles, limits and packed rows that the files of this tier share. */
+/* The declarations that the files of the AMX tier share: macros for tiles, the numbers of rows from
+ * which tiles are used, and the layout of packed rows. */
 #ifndef RF_MICROKERNELS_AMX_TIER_H
 #define RF_MICROKERNELS_AMX_TIER_H
 
@@ -30,7 +31,7 @@ enum {
     RF_AMX_LEAST_A8 = 17,
     RF_AMX_LEAST_A16 = 9,
     RF_AMX_LEAST_SUPER = 3, /* fewer rows of RF_OPERAND_A16_SUPER are multiplied without tiles */
-    RF_AMX_EIGHT = 8        /* such rows in a tile: with their upper and lower bytes */
+    RF_AMX_EIGHT = 8 /* rows of RF_OPERAND_A16_SUPER in a tile: upper and lower bytes of each */
 };
 
 /* Rows of 8 or 16 bits beside panels: first as many as are left to avx512's kernels, as these take
@@ -39,7 +40,7 @@ enum {
 struct rf_amx_numbers {
     float d[RF_AMX_SIDE];
     float d_sum[RF_AMX_SIDE];     /* factor of a block's minima */
-    float d_half[2][RF_AMX_SIDE]; /* and of its halves, where groups have 16 values */
+    float d_half[2][RF_AMX_SIDE]; /* the same for its halves, where groups have 16 values */
 };
 struct rf_amx_a8 {
     uint16_t q[RF_AMX_SIDE][RF_BLOCK];
@@ -60,13 +61,13 @@ struct rf_amx_super {
     struct rf_a16_super_numbers numbers[RF_AMX_EIGHT];
 };
 
-/* Where the eights begin. */
+/* Offset of the eights in packed rows of RF_OPERAND_A16_SUPER. */
 static inline size_t rf_amx_eights_at(size_t k)
 {
     return (RF_AMX_LEAST_SUPER - 1) * rf_a16_supers(k) * sizeof(struct rf_a16_super);
 }
 
-/* Where the sixteens begin. */
+/* Offset of the sixteens in packed rows. */
 static inline size_t rf_amx_sixteens_at(enum rf_operand form, size_t k)
 {
     size_t bytes = form == RF_OPERAND_A8

@@ -95,7 +95,7 @@ INLINE void avx2_add_products(struct pair *sums, const float *lists, size_t leng
     }
 }
 
-/* Asks for STEP elements of the K block after the one at `at`, and for as much of V. With few
+/* Prefetches STEP elements of the K block after the one at `at`, and as many of V. With few
  * queries it would take longer than the products. */
 INLINE void avx2_prefetch_step(const struct rf_attention_args *args, size_t at)
 {

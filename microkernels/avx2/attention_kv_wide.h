@@ -36,7 +36,7 @@ INLINE __m256i minus_both(__m256i a, __m256i b)
 }
 
 /* Adds the products of two vectors of x (or codes) with `rows` rows of codes (or x), of which a
- * pair of integers is for all lanes: eight sums. Of four values of k the odd ones lie so many bytes
+ * pair of integers is for all lanes: eight sums. The odd ones of four values of k lie so many bytes
  * behind the even ones, the next four a step further. */
 INLINE void add_wide(__m256i acc[2][4], const void *const vectors[2], size_t odd_vector,
                      size_t vector_step, const void *numbers, size_t row, size_t odd_number,

@@ -39,7 +39,8 @@ INLINE int groups_of(enum rf_format format)
     return rf_panel_layout(format)->group == RF_BLOCK ? 1 : 2;
 }
 
-/* 1 if codes are multiplied less 128, as signed bytes. Those above 127 would overflow 16 bits. */
+/* 1 if 128 is subtracted from codes before they are multiplied, as signed bytes. Codes above 127
+ * would overflow 16-bit sums. */
 INLINE int has_signed_codes(enum rf_format format)
 {
 #ifdef RF_DPBUSD
@@ -70,7 +71,7 @@ struct products {
     __m256i sum, words;
 };
 
-/* Adds those of vector v of codes. */
+/* Adds the products of vector v of codes. */
 INLINE void add_products(enum rf_format format, struct products *to, __m256i codes,
                          const struct rf_a8 *x, int v)
 {
@@ -89,7 +90,7 @@ INLINE void add_products(enum rf_format format, struct products *to, __m256i cod
     if ((v + 1) % run) return;
     __m256i sum = _mm256_madd_epi16(to->words, _mm256_set1_epi16(1));
     to->sum = v % depth < run ? sum : _mm256_add_epi32(to->sum, sum);
-    __asm__("" : "+x"(to->sum)); /* likewise */
+    __asm__("" : "+x"(to->sum)); /* for the same reason */
     if ((v + 1) % depth == 0) to->sum = _mm256_add_epi32(to->sum, start(format, x, v / depth));
 #endif
 }

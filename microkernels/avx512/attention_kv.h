@@ -68,7 +68,7 @@ INLINE void w_store8(int8_t *to, const whole x[4])
 /* The codes of four values of k in 16 lanes: those of the low or the high half of each byte. */
 INLINE __m512i decode(const uint8_t *upper, const uint8_t *lower, int half, int has_lower)
 {
-    enum { SELECT = 0xca }; /* where a is set b, else c */
+    enum { SELECT = 0xca }; /* ternary logic: b where a is set, else c */
     const __m512i low_nibble = _mm512_set1_epi8(15);
     __m512i up = _mm512_loadu_si512(upper);
     if (!has_lower) return _mm512_and_si512(half ? _mm512_srli_epi16(up, 4) : up, low_nibble);

@@ -174,7 +174,7 @@ INLINE void avx512_linear_stream_deep(const struct rf_linear_args *args, size_t 
         size_t band = part - r < BAND ? part - r : BAND;
         for (size_t begin = 0; begin < whole; begin += DEPTH) {
             size_t end = begin + DEPTH < whole ? begin + DEPTH : whole, ahead = AHEAD;
-            /* After a row's end comes the next band. */
+            /* The next band comes after a row's end. */
             if (begin * 64 + AHEAD >= row_end) ahead += (BAND - 1) * args->ldw * sizeof(uint16_t);
             for (size_t t = 0; t < band; t++) {
                 __m512 sums[MAX_TILE];

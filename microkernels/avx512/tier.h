@@ -1,4 +1,5 @@
-/* Declarations that the files of this tier share. */
+/* Declarations that the files of the AVX-512 tier share: one function for each file, which enters
+ * its kernels in the tier's table. */
 #ifndef RF_MICROKERNELS_AVX512_TIER_H
 #define RF_MICROKERNELS_AVX512_TIER_H
 

@@ -1,4 +1,5 @@
-/* Weights in panels times 8-bit or 16-bit rows: the definition, one result at a time. */
+/* Weights in panels times 8-bit or 16-bit rows: the definition, one result at a time. Tests compare
+ * all other tiers and generated kernels with it. */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static size_t a16_bytes(size_t n, size_t k)
     return n * rf_a16_stride(k) * sizeof(struct rf_a16);
 }
 
-/* Where value j of a block lies. */
+/* Index of value j of a block in q. */
 static size_t a16_place(size_t j)
 {
     return j - j % 4 + (j % 4 >> 1 | (j & 1) << 1); /* order of four: 0, 2, 1, 3 */
