@@ -1,4 +1,5 @@
-/* Time. */
+/* The clocks of the system: seconds for durations, which never go back, and the time of day for
+ * texts. */
 #ifndef RF_PLATFORM_CLOCK_H
 #define RF_PLATFORM_CLOCK_H
 

@@ -1,4 +1,5 @@
-/* The kind of each core, from whatever is known of it. */
+/* The kind of each core (performance, efficient, low-power), from the traits that are known of it.
+ * topology.c fills in the traits. */
 #ifndef RF_PLATFORM_CORE_KINDS_H
 #define RF_PLATFORM_CORE_KINDS_H
 
@@ -10,7 +11,7 @@
 enum rf_core_type { RF_TYPE_UNKNOWN, RF_TYPE_CORE, RF_TYPE_ATOM, RF_TYPE_LOW_POWER };
 
 struct rf_core_traits {
-    int has_kind; /* it is in one of hwloc's kinds, which type, ranks and frequencies are from */
+    int has_kind; /* one of hwloc's kinds has the core: source of type, rank and frequencies */
     enum rf_core_type type;
     int efficiency;                   /* hwloc's rank of the kind; highest: fastest; -1: unknown */
     int capacity;                     /* Linux's, 1024 for the fastest; 0: unknown */

@@ -1,5 +1,5 @@
-/* What the processor can do: its tier (CPUID, and XCR0 for the state that the system saves),
- * whether AVX-VNNI needs EVEX, and the size of its last caches. A tier is reported only if
+/* Finds the abilities of the processor: its tier (CPUID, and XCR0 for the state that the system
+ * saves), whether AVX-VNNI needs EVEX, and the size of its last caches. A tier is reported only if
  * processor and system both have it. */
 #include "platform/cpu.h"
 

@@ -1,4 +1,4 @@
-/* Files that are read as streams. Failures set errno. */
+/* Open files by number, read as streams. Failures set errno. */
 #ifndef RF_PLATFORM_DESCRIPTOR_H
 #define RF_PLATFORM_DESCRIPTOR_H
 
@@ -7,7 +7,7 @@
 
 /* A number for the calls below, or -1. */
 int rf_descriptor_open(const char *path);
-/* At most n bytes. Their number, 0 at the end, or -1. */
+/* Reads at most n bytes. Returns how many, 0 at the end, or -1. */
 int64_t rf_descriptor_read(int descriptor, void *data, size_t n);
 void rf_descriptor_close(int descriptor);
 

@@ -24,7 +24,7 @@ struct rf_executable {
     struct rf_description *description; /* NULL: nothing was told */
 };
 
-/* At least `bytes` of writable memory that is not executable. */
+/* Allocates at least `bytes` of writable memory that is not executable. */
 int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_error *error);
 
 /* The shape of functions that move the stack pointer only so: they begin with n pushes, and end

@@ -1,4 +1,5 @@
-/* Whole files, on any system. */
+/* The part of files that is the same on every system: reading and writing whole files, and the
+ * names in a path. */
 #include "platform/file.h"
 
 #include <errno.h>

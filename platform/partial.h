@@ -9,7 +9,7 @@
 
 struct rf_partial {
     int file;       /* locked (flock) while it is open */
-    uint64_t bytes; /* its length */
+    uint64_t bytes; /* length of the file */
     char path[4096];
 };
 

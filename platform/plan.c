@@ -48,9 +48,10 @@ struct draft {
     const struct rf_topology *topology;
     const char *cores;
     enum choice choice;
-    unsigned char *named;         /* [n_cpus], of a list */
+    unsigned char *named;         /* [n_cpus], 1 for the CPUs of a list */
     struct candidate *candidates; /* [n_cpus] */
-    int n_candidates, n_first;    /* these come first, and work unless fewer threads are wanted */
+    int n_candidates,
+        n_first; /* n_first: the ones that work unless fewer threads are wanted; they come first */
 };
 
 /* The smallest CPU number above `number`, or -1. */

@@ -1,4 +1,4 @@
-/* This process. */
+/* This process: its number, its environment, and the permission to use AMX's tiles. */
 #ifndef RF_PLATFORM_PROCESS_H
 #define RF_PLATFORM_PROCESS_H
 

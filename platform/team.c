@@ -5,9 +5,10 @@
  *   - An OpenMP barrier does not say who came last and by how much. The split learns from that.
  *   - OpenMP's static schedule gives equal shares, and its dynamic one knows no speeds.
  *   - OMP_WAIT_POLICY lets waiting threads spin or sleep in the whole process. Here a waiting
- * worker spins for some microseconds and then sleeps. OpenMP still starts and ends the threads, so
- * that its limits, its binding and the tools that follow it (ThreadSanitizer's libarcher) hold for
- * them. */
+ *     worker spins for some microseconds and then sleeps.
+ *
+ * OpenMP still starts and ends the threads, so that its limits, its binding and the tools that
+ * follow it (ThreadSanitizer's libarcher) hold for them. */
 #include "platform/team.h"
 
 #include <assert.h>
@@ -31,9 +32,9 @@ enum {
 
 /* Written by one worker while it works; read by the last worker to arrive at a barrier. */
 struct slot {
-    _Alignas(64) double work, busy; /* since the last correction of the shares */
+    _Alignas(64) double work, busy; /* sums since the last correction of the shares */
     double waited; /* seconds in that time that all others waited for this worker */
-    double ended;  /* when it finished the measured share before a barrier; 0: no such share */
+    double ended;  /* time when it finished the measured share before a barrier; 0: no such share */
     int position;  /* index in the current run */
     double factor, period; /* rf_team_slow */
     enum rf_core_kind kind;
@@ -48,7 +49,7 @@ struct meeting {
     _Atomic uint32_t generation; /* meetings of two workers */
 };
 
-/* Where one worker waits between runs. */
+/* The place where one worker waits between runs. */
 struct gate {
     _Alignas(64) _Atomic uint32_t calls; /* number of calls to work or to leave */
     _Atomic uint32_t asleep;

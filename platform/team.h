@@ -68,7 +68,7 @@ struct rf_share {
     struct rf_worker *worker;
     size_t n, grain, begin, end, dealt;
     double cost, work;    /* cost of an item; work done by this worker */
-    double since, handed; /* when the share and its last piece began */
+    double since, handed; /* times when the share and its last piece began */
 };
 void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain,
                     double cost);

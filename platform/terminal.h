@@ -12,7 +12,7 @@ enum rf_stream { RF_STDIN = 0, RF_STDOUT = 1, RF_STDERR = 2 };
 int rf_is_terminal(enum rf_stream stream);
 /* Columns of the terminal; 80 if unknown. */
 int rf_terminal_width(enum rf_stream stream);
-/* Its rows; 24 if unknown. */
+/* Rows of the terminal; 24 if unknown. */
 int rf_terminal_height(enum rf_stream stream);
 /* Opens the standard streams that the parent closed, so that no other file gets their numbers.
  * Using them still fails. To be called before anything is opened. */

@@ -1,4 +1,5 @@
-/* Mapped files on Linux and other POSIX systems, and what happens when they shrink. */
+/* Mapped files on Linux and other POSIX systems. If another process makes one shorter, a handler of
+ * SIGBUS puts zeros in place of the missing pages and marks the mapping. */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,7 @@ struct rf_map_guard {
     atomic_uintptr_t begin;
     atomic_size_t bytes;
     atomic_int is_lost;
-    int is_used; /* under the lock */
+    int is_used; /* guarded by the lock */
 };
 
 static struct {
@@ -98,7 +99,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         signal(SIGBUS, SIG_DFL); /* the instruction runs again, and ends the process */
 }
 
-/* Under the lock. 0, or the number of the error. */
+/* Called under the lock. Returns 0, or the number of the error. */
 static int install(void)
 {
     if (guards.is_installed) return 0;

@@ -126,6 +126,7 @@ void rf_partial_close(struct rf_partial *partial)
 
 void rf_partial_drop(struct rf_partial *partial)
 {
-    unlink(partial->path); /* before the lock goes, so that nobody else's file is hit */
+    unlink(
+        partial->path); /* must come before the lock goes, else it may hit another process's file */
     rf_partial_close(partial);
 }

@@ -1,4 +1,5 @@
-/* This process: its number, its environment, and Linux's permission to use AMX's tiles. */
+/* This process on POSIX systems: its number, its environment, and Linux's permission to use AMX's
+ * tiles. */
 #define _GNU_SOURCE
 #include "platform/process.h"
 

@@ -21,7 +21,7 @@ static double seconds_of(struct timespec time)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* When this process began, in the time of files; 0 where the system does not tell. */
+/* The time at which this process began, on the clock of files; 0 if the system does not tell. */
 static double process_began(void)
 {
     char text[1024];

@@ -108,7 +108,7 @@ static void posix_restore_terminal(void)
     if (!terminal.is_quiet) return;
     tcsetattr(STDIN_FILENO, TCSANOW, &terminal.saved);
     if (write(STDERR_FILENO, terminal.undo, strlen(terminal.undo)) < 0) {
-        /* There is nobody to tell. */
+        /* A failure here has nobody to report to. */
     }
 }
 

@@ -21,7 +21,7 @@ int rf_thread_get_cpus(struct rf_cpu_set *set)
 
 void rf_thread_set_cpus(const struct rf_cpu_set *set)
 {
-    /* It fails when the cores have gone since the plan was made; then any other will do. */
+    /* Fails if the cores have gone since the plan was made; then any other core will do. */
     sched_setaffinity(0, sizeof *set, (const cpu_set_t *)set);
 }
 

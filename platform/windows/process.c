@@ -1,4 +1,4 @@
-/* This process: its number, its environment, and the permission to use AMX's tiles. */
+/* This process on Windows: its number, its environment, and the permission to use AMX's tiles. */
 #include "platform/process.h"
 
 #include <stdlib.h>
