@@ -1,4 +1,4 @@
-/* Handles of batches. */
+/* Handles of batches: each call checks its arguments, enters, and calls the engine's batch. */
 #include "api/handles.h"
 
 RF_API_OPTIONS(riffle_batch_options, .answers = 0)

@@ -1,5 +1,5 @@
-/* Whether a call may begin: in the process that opened the model, and one at a time on a session or
- * a batch. */
+/* Decides whether a call may begin: only in the process that opened the model, and one at a time on
+ * a session or a batch. */
 #include "api/handles.h"
 #include "platform/process.h"
 

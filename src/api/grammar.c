@@ -1,4 +1,4 @@
-/* Handles of grammars. */
+/* Handles of grammars: making one for a model's vocabulary, and freeing it. */
 #include "api/handles.h"
 
 int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,

@@ -55,7 +55,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     if (code) return code;
     if (rf_session_open(&inner, model->engine, &chosen, &error)) return rf_api_fail(&error);
     code = rf_api_cover_session(session, model, inner);
-    return code ? code : riffle_session_set_sampling(*session, NULL); /* it cannot fail */
+    return code ? code : riffle_session_set_sampling(*session, NULL); /* cannot fail */
 }
 
 void riffle_session_close(riffle_session *session)

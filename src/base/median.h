@@ -10,7 +10,8 @@ static inline int rf_compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Sorts the values. Of an even number the mean of the middle two; 0 of none. */
+/* Sorts the values and returns the median: the mean of the middle two if their number is even, 0 if
+ * there are none. */
 static inline double rf_median(double *values, size_t n)
 {
     if (n == 0) return 0;

@@ -9,7 +9,7 @@ struct saved {
     uint64_t at; /* place of the next layer */
 };
 
-/* Opens "`out`.calibration". What it holds is given up if it was not made for `identity`, a hash of
+/* Opens "`out`.calibration". Its contents are dropped if it was not made for `identity`, a hash of
  * everything that the layers depend on. rf_saved_close or rf_saved_drop must follow. */
 int rf_saved_open(struct saved *saved, const char *out, uint64_t identity, struct rf_error *error);
 /* Reads the next layer. 1; 0: it is not there, or not whole; or a negative code. */

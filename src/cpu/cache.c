@@ -3,8 +3,8 @@
  * lanes, [256/16][head_dim][16]; then V, [256][padded head_dim].
  *
  * A cache that quantises has groups of RF_KV_GROUP positions besides (microkernels/kv.h). Passes
- * write to blocks and quantise groups when their rows are the first to read them so. What it keeps
- * in 16 bits: infer/kv_kept.h. */
+ * write to blocks, and quantise a group when their rows are the first to read it quantised.
+ * infer/kv_kept.h says which positions stay in 16 bits. */
 #include <assert.h>
 #include <string.h>
 
@@ -188,7 +188,7 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     return 0;
 }
 
-/* Where K and V of one layer and head lie: in a block, or in saved positions, which need not be
+/* The place of K and V of one layer and head: in a block, or in saved positions, which need not be
  * aligned. Sizes are in bytes. */
 struct place {
     char *data;
@@ -332,7 +332,7 @@ void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, 
                    v_cache(cache, chunk, layer, head) + place * cache->padded_dim, head_dim(cache));
 }
 
-/* Where a position's key begins (its elements are RF_KV_BLOCK apart), and its value. */
+/* The beginning of a position's key, whose elements are RF_KV_BLOCK apart, and of its value. */
 static uint16_t *key_place(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
 {
     size_t place = pos % RF_KV_POSITIONS, first = place / RF_KV_BLOCK * RF_KV_BLOCK;

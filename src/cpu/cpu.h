@@ -153,9 +153,9 @@ uint64_t rf_cpu_cache_size(const struct rf_cache *cache, int32_t n);
 uint64_t rf_cpu_cache_held(const struct rf_cache *cache);
 int rf_cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int rf_cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
-/* Before a pass over the positions [first, first + n): makes their blocks the cache's own, with the
- * earlier positions that they hold, and new groups [n_groups, *n_groups_after) for the positions
- * that its last rows read quantised. The pass quantises them; then they count. */
+/* Prepares a pass over the positions [first, first + n): makes their blocks the cache's own, with
+ * the earlier positions that they hold, and new groups [n_groups, *n_groups_after) for the
+ * positions that its last rows read quantised. The pass quantises them; then they count. */
 int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
                          struct rf_error *error);
 /* Quantises one head's group. */
@@ -188,7 +188,7 @@ struct cpu_buffer {
 struct cpu_row {
     int32_t token, position;
     int32_t slot;  /* slot of its cache */
-    int32_t group; /* its sequence's number in the pass */
+    int32_t group; /* number of the row's sequence in the pass */
 };
 
 /* The rows of one sequence in the pass at hand. A branch ends with a row that none follows, and has
@@ -201,8 +201,8 @@ struct cpu_group {
     size_t n_groups;          /* groups of its cache that are quantised after the pass */
     size_t parts;             /* parts that its rows are cut into */
     size_t first_item;        /* number of its first item of attention in the pass (attention.c) */
-    size_t partials;          /* its partial results begin at this float */
-    const int32_t *order;     /* [rows->n] its rows, branch by branch */
+    size_t partials;          /* first float of its partial results */
+    const int32_t *order;     /* [rows->n] rows of the group, branch by branch */
     const size_t *branch_end; /* end of each branch in `order` */
 };
 
@@ -368,7 +368,7 @@ void rf_cpu_sum_experts(struct cpu_view *view, struct rf_worker *worker, const s
 
 /* attention.c */
 int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error);
-/* Before a pass: finds its branches, and memory for its partial results. */
+/* Prepares a pass: finds its branches, and memory for its partial results. */
 int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
 void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 /* The entry of a tree's row, which rope_store writes and attention reads. */

@@ -6,8 +6,8 @@
 
 extern const struct rf_backend_kind rf_cpu_backend_kind;
 
-/* On a tier (enum rf_tier) that has kernels, whether or not the machine has it: for tests that
- * emulate. The allocator must outlive the backend. */
+/* Opens the backend on a tier (enum rf_tier) that has kernels, whether or not the machine has it:
+ * for tests that emulate. The allocator must outlive the backend. */
 int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_allocator *allocator,
                        struct rf_error *error);
 

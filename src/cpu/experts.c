@@ -60,7 +60,7 @@ static void share_out(const struct rf_params *params, const float *values, struc
     for (int32_t i = 0; i < params->n_expert_used; i++) top[i].value /= sum;
 }
 
-/* Lists the chosen experts, and gives each choice a row behind those of the rows before. */
+/* Lists the chosen experts, and gives each choice a row behind the choices of the rows before. */
 static void group_by_expert(struct cpu_view *view)
 {
     size_t n = (size_t)view->params->n_expert, used = (size_t)view->params->n_expert_used;

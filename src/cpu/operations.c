@@ -109,8 +109,8 @@ void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const st
     const struct cpu_buffer *q = &view->buffers[op->in[0]], *k = &view->buffers[op->in[1]],
                             *v = &view->buffers[op->in[2]];
     size_t n_rows = view->n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
-    /* Items are the heads of q, then those of k and v. All rows of a head belong to one item, so
-     * that adjacent positions in the cache have one writer. */
+    /* Items are the heads of q, then the heads of k and v. All rows of a head belong to one item,
+     * so that adjacent positions in the cache have one writer. */
     struct cpu_items items = cpu_items(worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t h = item / n_rows, row = item % n_rows;

@@ -26,7 +26,7 @@ void rf_read_pattern_name(const struct rf_read_pattern *pattern, char name[RF_RE
 
 struct rf_search {
     size_t n;         /* candidates: 1 to RF_SEARCH_MOST */
-    int rounds;       /* before the slower half of the candidates is dropped */
+    int rounds;       /* rounds before the slower half of the candidates is dropped */
     int final_rounds; /* rounds of the finalists: 1 to RF_SEARCH_MOST_ROUNDS */
     /* A rate: more is better. Measurements in final rounds may take longer, to be more precise. */
     double (*measure)(void *user, size_t candidate, int is_final);

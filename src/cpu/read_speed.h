@@ -25,7 +25,7 @@ struct rf_reader {
     const struct rf_allocator *allocator;
     uint64_t (*read_streams)(const struct rf_read_args *args); /* the best tier's */
     char *pool;
-    size_t pool_bytes, cursor; /* at the cursor is the least recently used data */
+    size_t pool_bytes, cursor; /* cursor: place of the least recently used data */
     int threads;
     struct rf_team *team;
 };

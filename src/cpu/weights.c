@@ -126,7 +126,8 @@ static size_t packed_room(const struct rf_weight_plan *plan)
     return (plan->bytes + 63) & ~(size_t)63;
 }
 
-/* Where each expert's matrix is; a pool's are nowhere yet. `packed`: the first one, or NULL. */
+/* Sets the place of each expert's matrix; the matrices of a pool have none yet. `packed`: the first
+ * one, or NULL. */
 static void place_experts(struct rf_weight *weight, const char *packed, int pooled)
 {
     const struct rf_weight_plan *plan = &weight->plan;

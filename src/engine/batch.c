@@ -10,7 +10,7 @@
 #include "platform/memory.h"
 #include "speculate/successors.h"
 
-enum { ANSWERS = 8 }; /* under way at the same time, by default */
+enum { ANSWERS = 8 }; /* answers under way at the same time, by default */
 #define KEPT_BYTES (UINT64_C(1) << 30)
 
 static const struct rf_allocator *batch_allocator(const struct rf_engine_batch *batch)
@@ -189,7 +189,7 @@ static void tell_answer(const struct member *member, int64_t result, const struc
     if (member->on_answer) member->on_answer(member->user, &answer);
 }
 
-/* The session stays for later prompts, and what its pace has learnt for all. */
+/* Keeps the session for later prompts, and the knowledge of its pace for all sessions. */
 static void keep_session(struct member *member)
 {
     struct rf_engine_batch *batch = member->batch;
@@ -230,7 +230,7 @@ static void end_cancelled(struct rf_engine_batch *batch)
 /* The text that the prompt's beginning is taken from. */
 struct donor {
     const struct member *member; /* an answer that is under way; NULL: none */
-    int32_t kept;                /* or a kept text; -1: none */
+    int32_t kept;                /* index of a kept text; -1: none */
     int32_t common;
 };
 
@@ -277,7 +277,8 @@ static int open_member(struct rf_engine_batch *batch, struct member *member,
                               : donor->kept >= 0 ? batch->kept.texts[donor->kept].session
                                                  : batch->root;
     if (donor->kept >= 0 && rf_sequence_n_committed(from->sequence) == donor->common) {
-        member->session = rf_kept_take(&batch->kept, donor->kept); /* it goes on */
+        /* The kept session itself goes on. */
+        member->session = rf_kept_take(&batch->kept, donor->kept);
         rf_session_reset_stats(member->session);
     } else {
         int code = rf_session_fork(&member->session, from, 1, error);
@@ -306,7 +307,7 @@ static int on_member_event(void *user, const riffle_event *event)
     return member->on_event ? member->on_event(member->user, event) : 0;
 }
 
-/* On failure the member has no session. */
+/* Begins a member's answer. On failure the member has no session. */
 static int begin_answer(struct rf_engine_batch *batch, struct member *member,
                         const struct donor *donor, struct rf_error *error)
 {

@@ -10,7 +10,7 @@
 #include "speculate/batch.h"
 
 enum {
-    RF_MOST_ANSWERS = 32, /* under way at the same time */
+    RF_MOST_ANSWERS = 32, /* answers under way at the same time, at most */
     RF_FEW_UNREAD = 16    /* unread tokens that need no slice, and that nobody waits for; a prompt
                              beside others has a slice from RF_TEMPO_LEAST on */
 };

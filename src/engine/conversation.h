@@ -18,11 +18,12 @@ struct rf_conversation {
 int rf_conversation_render(const struct rf_engine *engine,
                            const struct rf_conversation *conversation, int add_generation_prompt,
                            struct rf_rendered *rendered, struct rf_error *error);
-/* Its tokens up to the assistant's answer. The caller frees *tokens, also after a failure. */
+/* The tokens of a conversation up to the assistant's answer. The caller frees *tokens, also after a
+ * failure. */
 int rf_conversation_tokenize(const struct rf_engine *engine,
                              const struct rf_conversation *conversation, struct rf_tokens *tokens,
                              struct rf_error *error);
-/* Makes the conversation the session's text and reads what is new. Returns how many tokens were
+/* Makes the conversation the session's text and reads its new tokens. Returns how many tokens were
  * read, or a code. */
 int64_t rf_conversation_prefill(struct rf_session *session,
                                 const struct rf_conversation *conversation, struct rf_error *error);

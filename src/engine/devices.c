@@ -1,5 +1,6 @@
-/* Which device a name means, and what an engine keeps of its choice. Devices are described before
- * they are opened, so a choice that cannot be used fails here, with the device's own sentence. */
+/* Finds the device that a name means, and fills in the engine's record of it. Devices are described
+ * before they are opened, so a choice that cannot be used fails here, with the device's own
+ * sentence. */
 #include "engine/devices.h"
 
 #include <stdatomic.h>

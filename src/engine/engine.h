@@ -38,9 +38,9 @@ struct rf_engine {
     char sampling_source[RF_SAMPLING_SENTENCE];
 
     const struct rf_backend_kind *kind; /* kind of the chosen device */
-    int32_t device;                     /* its number among devices of its kind */
+    int32_t device;                     /* number among the devices of this kind */
     char device_name[32], device_note[512];
-    uint64_t expert_bytes; /* memory for experts where not all fit; else 0 */
+    uint64_t expert_bytes; /* memory for experts if not all fit; else 0 */
     char experts_note[256];
     uint64_t device_bytes; /* memory of the device; 0: the machine's own */
     int32_t device_layers; /* last layers of the model, on the device; the processor has the rest */
@@ -49,8 +49,8 @@ struct rf_engine {
     const char *tier;           /* backend's tier, part of the pace files' names */
     char shared_tier[32];       /* tier of two devices, with the number of the device's layers */
     struct rf_queue *queue;     /* loaded the weights; free for a session while it has no holder */
-    char *cores;                /* as asked for */
-    int32_t threads;            /* as asked for */
+    char *cores;                /* the caller's choice */
+    int32_t threads;            /* the caller's choice */
 };
 
 /* Opens the model at `path`. `options` are complete (defaults taken); its struct_size, allocator

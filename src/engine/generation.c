@@ -14,7 +14,7 @@ static const struct rf_allocator *answer_allocator(const struct generation *g)
     return &g->session->engine->allocator;
 }
 
-/* Where the earliest stop text begins in the held text, or its length. */
+/* Offset of the earliest stop text in the held text; without one, the length of the held text. */
 static size_t find_stop(const struct generation *g)
 {
     size_t first = g->held.count;

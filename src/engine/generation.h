@@ -19,8 +19,8 @@ struct rf_answer_options {
 struct generation {
     struct rf_session *session;
     struct rf_answer_options wanted;
-    riffle_on_event on_event;       /* or NULL */
-    riffle_on_logprobs on_logprobs; /* or NULL */
+    riffle_on_event on_event;       /* may be NULL */
+    riffle_on_logprobs on_logprobs; /* may be NULL */
     void *user;
     struct rf_log_probs *log_probs; /* [RF_DRAFT_ROWS + 1]: the last round's; NULL: not wanted */
     struct rf_matcher *matcher;     /* follows the grammar; or NULL */

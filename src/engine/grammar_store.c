@@ -136,7 +136,7 @@ int rf_grammar_store_take(struct rf_matcher **matcher, struct rf_grammar_store *
 
 void rf_grammar_store_return(struct rf_matcher *matcher, struct rf_grammar_store *store)
 {
-    struct rf_error ignored; /* without room the matcher goes */
+    struct rf_error ignored; /* if there is no room, the matcher is freed */
     rf_lock_take(&store->lock);
     struct rf_matcher **grown =
         rf_grow(&store->engine->allocator, store->matchers, store->n_matchers, 1,

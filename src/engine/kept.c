@@ -1,6 +1,5 @@
-/* Which kept text is found for a prompt, and which is closed when there are too many bytes
- * (kept.h).
- */
+/* Finds the kept text that a prompt begins with, and closes texts when they take too many bytes
+ * (kept.h). batch.c calls it. */
 #include "engine/kept.h"
 
 #include <math.h>
@@ -49,7 +48,7 @@ struct rf_session *rf_kept_take(struct kept *kept, int32_t i)
     return session;
 }
 
-/* Tokens that would have to be read again: those that no other text begins with. */
+/* Tokens that would have to be read again, because no other text begins with them. */
 static int32_t own_tokens(const struct kept *kept, int32_t i)
 {
     struct rf_sequence *sequence = kept->texts[i].session->sequence;

@@ -6,7 +6,7 @@
 
 enum { RF_MOST_KEPT = 64 /* each also has its drafters' tables */ };
 
-/* Which text goes first is decided by GreedyDual-Size (Cao and Irani, 1997): the one with the least
+/* GreedyDual-Size decides which text goes first (Cao and Irani, 1997): the one with the least
  * `clock` when it was last used, plus what it would cost to read again for each byte. The clock
  * goes on to that sum, so texts that nobody uses become the least ones. */
 struct kept {

@@ -73,7 +73,7 @@ static int open_self_level(struct opening *o, struct rf_error *error)
     return 0;
 }
 
-/* Gives the draft its own sequence, of at most rf_tuning.chain.draft_ctx tokens, and what it needs
+/* Gives the draft its own sequence, of at most rf_tuning.chain.draft_ctx tokens, and all it needs
  * to write in the target's tokens. */
 static int open_model_level(struct opening *o, struct rf_error *error)
 {

@@ -21,9 +21,9 @@ struct levels {
         const struct rf_drafter *drafter; /* drafter without a model; else NULL */
         void *drafter_self;               /* state of that drafter */
         struct rf_view *view;             /* view of a draft; the target's is the session's */
-        struct rf_sequence *sequence;     /* of a draft with a context of its own; else NULL */
-        struct rf_sampler *sampler;       /* likewise */
-        struct rf_translator *translator; /* of a draft with another vocabulary; else NULL */
+        struct rf_sequence *sequence;     /* set for a draft with a context of its own; else NULL */
+        struct rf_sampler *sampler;       /* set for the same drafts; else NULL */
+        struct rf_translator *translator; /* set for a draft with another vocabulary; else NULL */
         struct rf_model_level level;
         struct rf_translated_level translated;
     } parts[RF_MAX_LEVELS];

@@ -58,5 +58,5 @@ int rf_engine_places(const struct rf_engine *engine, const struct rf_sequence_sh
     }
     places[0] = processor;
     places[1] = device;
-    return is_device ? 2 : 1; /* one that does not say what it has */
+    return is_device ? 2 : 1; /* the device does not say how much memory it has */
 }

@@ -8,8 +8,8 @@
 
 /* One memory: this machine's or a device's. All figures in bytes. */
 struct rf_place {
-    const char *name; /* as sentences call it */
-    uint64_t memory;  /* the memory as a whole */
+    const char *name; /* its name in sentences */
+    uint64_t memory;  /* size of the whole memory */
     uint64_t weights, drafts, kv;
 };
 

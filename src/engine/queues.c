@@ -1,5 +1,5 @@
-/* Who has which queue (queues.h): counted by the queue's holders, since sessions are opened and
- * closed on any thread. */
+/* Gives queues to sessions (queues.h). Holders of a queue are counted, since sessions are opened
+ * and closed on any thread. */
 #include "engine/queues.h"
 
 #include <string.h>

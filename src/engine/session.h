@@ -53,7 +53,7 @@ int rf_session_fork(struct rf_session **copy, const struct rf_session *session, 
 /* Appends tokens and reads them. RF_ERR_CONTEXT: they do not fit. */
 int rf_session_prefill(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
                        struct rf_error *error);
-/* Appends tokens; logprobs[i] is that of token first + i, for tokens from `first` on. */
+/* Appends tokens; logprobs[i] is the log-probability of token first + i. */
 int rf_session_score(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
                      size_t first, double *logprobs, struct rf_error *error);
 /* Copies the logits [n_logits], one for each token of the vocabulary, that follow the text. */

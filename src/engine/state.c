@@ -200,7 +200,7 @@ static int check_state_content(const struct rf_session *session, const char *pat
                                struct rf_error *error)
 {
     int32_t n_vocab = session->engine->source->params.n_vocab;
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* as libFuzzer's compilers define */
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* defined by libFuzzer's builds */
     if (header->content != content_checksum(header, content))
         return state_is_damaged(path, "its checksum does not fit", error);
 #endif

@@ -10,7 +10,7 @@
 
 static const char what[] = "the grammar";
 
-enum { WATCHED_STEPS = 1024 }; /* between two questions: well under a millisecond */
+enum { WATCHED_STEPS = 1024 }; /* steps between two questions: well under a millisecond */
 
 int rf_watch_step(struct rf_watch *watch, struct rf_error *error)
 {

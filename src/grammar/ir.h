@@ -17,8 +17,8 @@ enum {
 };
 
 enum rf_expr_kind {
-    RF_EXPR_TEXT,     /* these bytes */
-    RF_EXPR_CHARS,    /* one of these characters, in UTF-8; none is an expression of no text */
+    RF_EXPR_TEXT,     /* the bytes of a text */
+    RF_EXPR_CHARS,    /* one character of a set, in UTF-8; an empty set has no text */
     RF_EXPR_SEQUENCE, /* all parts */
     RF_EXPR_CHOICE,   /* one of the parts */
     RF_EXPR_REPEAT,
@@ -65,7 +65,7 @@ int rf_watch_step(struct rf_watch *watch, struct rf_error *error);
 struct rf_ir {
     struct rf_arena arena; /* begins with the allocator; all but `rules` */
     struct rf_error *error;
-    struct rf_watch *watch; /* or NULL */
+    struct rf_watch *watch; /* may be NULL */
     int code;               /* the first failure's, or 0 */
     struct rf_rule *rules;
     size_t n_rules, cap_rules;

@@ -37,7 +37,7 @@ struct rf_number_limits {
 };
 /* Integers between the limits, which are included; of at most 15 digits unless these have more. */
 const struct rf_expr *rf_text_integer(struct rf_ir *ir, const struct rf_number_limits *limits);
-/* Numbers between the limits. With any limit there is no exponent. */
+/* Numbers between the limits. A number with a limit has no exponent. */
 const struct rf_expr *rf_text_number(struct rf_ir *ir, const struct rf_number_limits *limits);
 
 #endif

@@ -39,13 +39,13 @@ struct position {
 
 struct frame {
     int32_t node, below; /* the place to go on at the end of a rule */
-    int32_t twin;        /* this frame with twins for nodes, or UNKNOWN */
+    int32_t twin;        /* number of this frame with twins for nodes, or UNKNOWN */
 };
 
 struct state {
     int32_t first, n; /* positions */
     int32_t accepts;
-    int32_t twin; /* this state with twins for nodes: it has the same mask; or UNKNOWN */
+    int32_t twin; /* number of this state with twins for nodes, of the same mask; or UNKNOWN */
     int32_t next; /* index into `next`, one entry for each class; or UNKNOWN */
     int32_t mask; /* index into `masks`, or UNKNOWN */
     uint32_t hash;

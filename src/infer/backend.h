@@ -78,8 +78,8 @@ enum rf_precision {
 
 /* ---- weights ---- */
 
-/* Where a model's layers are on two devices, the second has the last n_second of n_layer: from this
- * one on. */
+/* The first layer of the second device. If a model's layers are on two devices, the second has the
+ * last n_second of n_layer. */
 static inline int32_t rf_first_shared_layer(int32_t n_layer, int32_t n_second)
 {
     return n_second < n_layer ? n_layer - n_second : 0;
@@ -126,7 +126,7 @@ enum rf_slot {
     RF_SLOT_SHARED_GATE,  /* the expert that every row has */
     RF_SLOT_SHARED_UP,
     RF_SLOT_SHARED_GATED, /* operand of its down */
-    RF_SLOT_SHARE,        /* its share is the sigmoid of this */
+    RF_SLOT_SHARE,        /* logit of the shared expert's share, a sigmoid */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -342,11 +342,11 @@ struct rf_backend_ops {
      * b = p / 16 rounded up and 16 positions side by side; then V [p][d] with d = head_dim rounded
      * up to 16. Elements have 16 bits; those beyond p or head_dim are 0.
      *
-     * Of a cache that quantises, first the g groups that the row n - 1 reads quantised: for each
+     * A cache that quantises has first the g groups that the row n - 1 reads quantised: for each
      * group the upper planes of all layers and heads, then the lower ones. Then the blocks as above
      * from the one that has position g * RF_KV_RECENT on. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
-    /* Memory of the cache's blocks; of a block that n caches share the n-th part. */
+    /* Memory of the cache's blocks. A block that n caches share counts as its n-th part. */
     uint64_t (*cache_held)(const struct rf_cache *cache);
     int (*cache_save)(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
     int (*cache_load)(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
@@ -394,10 +394,10 @@ struct rf_cache {
 
 struct rf_view {
     struct rf_backend *backend;
-    const struct rf_source *source; /* of the weights */
+    const struct rf_source *source; /* source of the weights */
     struct rf_view_shape shape;
     const atomic_int *cancel; /* a pass looks at it in every layer: RF_ERR_CANCELLED; NULL: never */
-    uint64_t passes;          /* submitted so far */
+    uint64_t passes;          /* passes submitted so far */
 };
 
 /* ---- the factory ---- */
@@ -412,10 +412,10 @@ struct rf_plan;
 
 struct rf_device_info {
     const char *tier;      /* the chosen one; "" where the device has none */
-    const char *best_tier; /* the device's best one; likewise */
-    const char *note;      /* why it is below its speed, without a full stop; or "" */
+    const char *best_tier; /* the device's best one; "" where it has none */
+    const char *note;      /* reason why it is below its speed, without a full stop; or "" */
     const char *name;      /* name of a device with memory of its own; or NULL */
-    uint64_t memory_bytes; /* its memory */
+    uint64_t memory_bytes; /* memory of such a device */
 };
 
 /* A kind of device. Sizes and limits can be asked for without an open backend. */

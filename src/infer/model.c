@@ -37,7 +37,8 @@ static void want(struct plan_list *list, int32_t layer, const char *name, enum r
         .tensor = tensor, .role = role, .form = RF_WEIGHTS_BF16, .layer = layer, .weight = weight};
 }
 
-/* Where an architecture with the same parts in other places or under other names would differ. */
+/* Asks for the tensors of a layer. An architecture with the same parts under other names would
+ * differ here. */
 static void want_layer(struct plan_list *list, int32_t layer, struct rf_layer *weights)
 {
     const struct rf_params *p = &list->source->params;
@@ -63,7 +64,7 @@ static void plan_from(struct plan_list *list, int32_t first, enum rf_weight_form
     }
 }
 
-/* As stored, a model of floats only is BF16. */
+/* The form of a model's weights. "Stored" means BF16 for a model that has only floats. */
 static enum rf_weight_form choose_form(const struct plan_list *list, enum rf_weight_form form)
 {
     if (form != RF_WEIGHTS_STORED) return form;

@@ -10,7 +10,7 @@ enum {
      * token 520 times, a line of 20 tokens 33 times, a paragraph of 256 tokens ten times. What
      * people ask for (a line 20 times, a row of dashes, a table) is shorter. */
     RF_ENDLESS_TOKENS = 512,
-    /* Likewise for words with a number that changes ("36. Pluto", "37. Pluto"): here a number is
+    /* The same for words with a number that changes ("36. Pluto", "37. Pluto"): here a number is
      * one token that equals every other number. Such lists are often long, hence more. Numbers
      * alone are never endless. */
     RF_ENDLESS_COUNTING = 2048

@@ -381,7 +381,7 @@ struct race {
     struct runner {
         double key; /* log(E / p) */
         struct candidate candidate;
-    } first[1 + RF_RUNNERS_UP]; /* [n_prizes]: those with the least keys so far, in order */
+    } first[1 + RF_RUNNERS_UP]; /* [n_prizes]: candidates with the least keys so far, in order */
     double time;                /* exp(the greatest of these keys), rounded up */
 };
 

@@ -42,7 +42,7 @@ struct rf_sequence {
     int32_t n_read;               /* positions that hold the judge's entries */
     const struct rf_view *writer; /* the other view with entries behind n_read, or NULL */
     int32_t n_written;            /* end of the writer's entries, or 0 */
-    struct rf_follower *follower; /* or NULL */
+    struct rf_follower *follower; /* may be NULL */
 
     /* The answer after the first n_answered tokens: row answer_row of pass answer_pass. */
     const struct rf_view *answerer;

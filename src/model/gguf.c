@@ -1,4 +1,5 @@
-/* A GGUF file as a model. */
+/* Reads a GGUF file as a model: its header, parameters and vocabulary, and then its tensors.
+ * open.c calls it. */
 #include "model/gguf.h"
 
 static void read_texts(struct rf_gguf *gguf)

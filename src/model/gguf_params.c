@@ -166,7 +166,7 @@ static void read_window_pattern(struct rf_gguf *gguf)
         flags[i] = row->flags[is_list ? !value->data[i] : i % period == period - 1];
 }
 
-/* Factors and caps. Those of an architecture without such keys were refused. */
+/* Factors and caps. Such keys were refused for an architecture that has none. */
 static void gguf_scales(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -187,8 +187,8 @@ static void gguf_scales(struct rf_gguf *gguf)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
 }
 
-/* The width of the feed-forwards is that of the experts where there are such. Tensors tell which
- * layers have none. */
+/* The width of the feed-forwards, which is the experts' width where there are experts. Tensors tell
+ * which layers have none. */
 static void read_experts(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;

@@ -172,7 +172,7 @@ static void parse_documents(struct rf_hf *hf)
     }
 }
 
-/* The keys are those of sentence-transformers. */
+/* Keys as sentence-transformers writes them. */
 static void hf_read_pooling(struct rf_hf *hf)
 {
     int flag;

@@ -1,5 +1,5 @@
-/* A Hugging Face model folder: safetensors files with config.json and a tokenizer. Private to its
- * reader. */
+/* A Hugging Face model folder: safetensors files with config.json and a tokenizer. Only its
+ * reader (hf_*.c, safetensors.c) and open.c include this. */
 #ifndef RF_MODEL_HF_H
 #define RF_MODEL_HF_H
 

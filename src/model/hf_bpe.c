@@ -277,7 +277,7 @@ static int replaces_spaces(struct rf_hf *hf)
     return last != NULL;
 }
 
-/* Where a text is split before spaces, no piece may have one behind its beginning: then the whole
+/* If a text is split before spaces, no piece may have a space behind its beginning: then the whole
  * text gives the same pieces. */
 static void check_split(struct rf_hf *hf)
 {

@@ -472,8 +472,8 @@ static void read_mixtral(struct rf_hf *hf)
     params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", 2);
 }
 
-/* The width of a feed-forward is that of an expert's. Tensors tell which layers have no experts
- * (mlp_only_layers, decoder_sparse_step). */
+/* The width of a feed-forward, which is an expert's width. Tensors tell which layers have no
+ * experts (mlp_only_layers, decoder_sparse_step). */
 static void read_qwen_experts(struct rf_hf *hf, int32_t n, int32_t n_used, int32_t width)
 {
     struct rf_params *params = &hf->reading.source->params;

@@ -24,7 +24,7 @@ struct rf_yarn {
     int is_whole;     /* the ramp's ends are rounded outwards to whole pairs */
     double magnitude; /* factor of cosines and sines */
 };
-/* Also raises the length that the model is trained for to factor * original. */
+/* Scales by YaRN, and raises the length that the model is trained for to factor * original. */
 void rf_rope_yarn(struct rf_reading *reading, const struct rf_yarn *yarn);
 /* The paper's magnitude (section 3.3), with a weight of the logarithm, usually 1. */
 double rf_yarn_magnitude(double factor, double weight);

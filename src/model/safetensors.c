@@ -73,7 +73,7 @@ static int is_name(const char *table_name, const char *name, int32_t *expert)
     return 0;
 }
 
-/* The row of that name. Of two, the one that the architecture uses. */
+/* The row of that name. If there are two, the one that the architecture uses. */
 static const struct name *find_rule(const struct name *names, size_t n, const char *name,
                                     int to_gguf, int32_t *expert)
 {
@@ -406,7 +406,7 @@ static struct fusion of_blocks(struct rf_reading *reading, const struct rf_tenso
         .next_scale_bytes = n};
 }
 
-/* Values [experts][rows][columns], all rows of gate before those of up. */
+/* Values [experts][rows][columns], all rows of gate before all rows of up. */
 static struct fusion of_rows(const struct rf_tensor *values, size_t parts)
 {
     const int64_t *ne = values->ne;

@@ -126,7 +126,7 @@ struct rf_tensor {
     const struct rf_scattered *scattered; /* rows do not lie one behind the other; NULL: they do */
 };
 
-/* Where a safetensors file has the rows of experts. Row r of expert e has its value j at
+/* The places of experts' rows in a safetensors file. Row r of expert e has its value j at
  * experts[e] + r * row_bytes + j * value_bytes. */
 struct rf_scattered {
     const unsigned char *const *experts; /* [ne[2]] */

@@ -11,7 +11,7 @@
 enum {
     STEP = 256,           /* columns whose changes reach the other columns together; whole blocks */
     PART = RF_GRID_GROUP, /* columns whose changes reach the others of a step together */
-    ROUNDS = 2,           /* over a step's columns before the others learn of it */
+    ROUNDS = 2,           /* rounds over a step's columns before the others learn of it */
     LANES = RF_GRID_LANES /* rows that a worker rounds together */
 };
 

@@ -82,7 +82,8 @@ static uint8_t *gptq_block(const struct step *step, size_t row, size_t column)
     return step->blocks + (row * step->k + column) / step->block_elems * step->block_bytes;
 }
 
-/* Where a group ends with a block, its scales are chosen for what its columns hold by now. */
+/* Begins a block. If a group ends with it, its scales are chosen for the columns' current values.
+ */
 static void begin_block(const struct step *step, size_t row, size_t block_end)
 {
     size_t first = (block_end - 1) / step->group * step->group, k = step->k;
@@ -152,7 +153,7 @@ static void round_rows(void *argument, struct rf_worker *worker)
             for (size_t part = step->end; part > step->first;) {
                 part -= PART;
                 round_part(step, row, n, part);
-                /* So small that OpenBLAS starts no threads for it. */
+                /* The product is so small that OpenBLAS starts no threads for it. */
                 compensate(step, row, n, step->first, part, part + PART);
             }
         }

@@ -30,7 +30,7 @@ struct stretch {
 struct job {
     const struct rf_quantize_options *options;
     struct rf_gguf_copy *copy;
-    struct rf_rotation *rotation; /* or NULL */
+    struct rf_rotation *rotation; /* may be NULL */
     struct rf_tensor head;        /* the head that rotated, formerly tied embeddings get */
     const struct rf_allocator *allocator;
     struct rf_team *team;

@@ -7,7 +7,7 @@
 
 #include "speculate/cascade_state.h"
 
-/* Where the text ends, with what is ahead. */
+/* Length of the text with the tokens that are ahead. */
 static inline int32_t rf_ahead_end(const struct rf_cascade *cascade)
 {
     return rf_sequence_length(cascade->sequence);

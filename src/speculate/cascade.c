@@ -419,7 +419,7 @@ static int32_t draft_ahead(struct rf_cascade *cascade, int32_t level, int32_t ju
 static int make_offer(struct rf_cascade *cascade, int32_t judge, int32_t max,
                       struct rf_offer *offer, struct rf_error *error)
 {
-    struct rf_draft tables; /* what drafters without passes propose */
+    struct rf_draft tables; /* proposals of drafters without passes */
     int code = rf_offer_begin(cascade, judge, max, offer, &tables, error);
     if (code || offer->drafter < 0) return code;
     int32_t n = draft_ahead(cascade, offer->drafter, judge, max, &offer->made, error);

@@ -15,7 +15,7 @@
 #include "infer/sequence.h"
 #include "speculate/pace.h"
 
-/* Its state is changed by the calls below alone (cascade_state.h). */
+/* A cascade. Only the calls below change its state (cascade_state.h). */
 struct rf_cascade;
 
 /* ---- life and settings ---- */
@@ -82,7 +82,7 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
                          struct rf_error *error);
 /* The log-probabilities of token i of the last round. They must be wanted. */
 const struct rf_log_probs *rf_cascade_log_probs(const struct rf_cascade *cascade, int32_t i);
-/* Takes back what is ahead. */
+/* Takes back all tokens that are ahead. */
 void rf_cascade_drop(struct rf_cascade *cascade);
 
 /* The draft that a round at a judge verifies, after the first `at` tokens of the text. */

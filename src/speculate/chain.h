@@ -9,7 +9,7 @@
 #include "speculate/drafters.h"
 
 enum rf_level_kind {
-    RF_LEVEL_DRAFTER, /* without a model: a row of drafters.h, such as "ngram" */
+    RF_LEVEL_DRAFTER, /* a drafter without a model: a row of drafters.h, such as "ngram" */
     RF_LEVEL_MODEL, /* another model: a path or a known name; stored, or ":mxfp4", ":q4", ":bf16" */
     /* The target's weights in fewer bits: "mxfp4", "q4", "stored"; or its stored weights with
      * activations in 8 bits: "a8" (QSpec). */
@@ -21,7 +21,7 @@ enum rf_level_kind {
 enum rf_level_reads {
     RF_READS_ALL,
     RF_READS_KV4,   /* the upper nibbles of a quantised cache (QuantSpec) */
-    RF_READS_WINDOW /* likewise of any cache, and only positions that rf_window_has allows */
+    RF_READS_WINDOW /* upper nibbles too, and only positions that rf_window_has allows */
 };
 
 enum { RF_CHAIN_NAME_BYTES = 512 };
@@ -33,7 +33,7 @@ struct rf_chain_level {
     enum rf_weight_form form;         /* MODEL or SELF: form of the weights */
     enum rf_level_reads reads;        /* SELF: "mxfp4:kv4", "mxfp4:window" */
     int is_own;                       /* 1 for "kv4", "window": the target's own weights */
-    char name[RF_CHAIN_NAME_BYTES];   /* without the form; "draft": the options' draft model */
+    char name[RF_CHAIN_NAME_BYTES];   /* name without the form; "draft": the options' draft model */
 };
 
 enum rf_chain_choice { RF_CHAIN_LEVELS, RF_CHAIN_AUTO };

@@ -8,8 +8,8 @@
  *     uint32 order[n_places]          places in ascending order of the first RF_CORPUS_DEPTH tokens
  *     uint32 tokens[n_tokens]         the texts, each followed by RF_CORPUS_END
  *
- * Opening checks the header, the sizes and `starts`. What is read of the rest is checked where it
- * is read, so a damaged file gives worse drafts and nothing else. */
+ * Opening checks the header, the sizes and `starts`. The rest is checked at each read, so a damaged
+ * file gives worse drafts and nothing else. */
 #ifndef RF_SPECULATE_CORPUS_H
 #define RF_SPECULATE_CORPUS_H
 

@@ -12,11 +12,11 @@ enum {
     RF_DRAFT_ROWS = RF_TREE_ROWS - 1 /* rows of a draft; its pass also has a row of the text */
 };
 
-/* Whose a row is. The cascade sets it. */
+/* The levels behind a row. The cascade sets them. */
 struct rf_proposal {
     int8_t origin;    /* the level that proposed the token first */
-    int8_t proposer;  /* the level that hands it to the judge; -1: nobody who guesses, but
-                         the grammar, or a row that only asks what follows it */
+    int8_t proposer;  /* the level that hands it to the judge; -1: the grammar, or a probe,
+                         which only asks what follows it */
     int8_t runner_up; /* 1: it comes after the proposer's own choice; its confidence is that it is
                          right if the rows before it that follow the same row are not */
 };
@@ -43,9 +43,9 @@ int32_t rf_draft_add(struct rf_draft *draft, int32_t parent, const struct rf_cho
 /* Takes out the rows that are not to be kept, and all that follow them. */
 void rf_draft_filter(struct rf_draft *draft, const int *keep);
 
-/* Adds the branches of `from` behind row `at`, -1: the text. What `draft` has comes first: a row
- * that is there already, after the same rows, stays as it is, and a new one beside rows of `draft`
- * shares the probability that they leave. What finds no space is left out. */
+/* Adds the branches of `from` behind row `at`, -1: the text. Rows of `draft` come first: a row that
+ * is there already, after the same rows, stays as it is, and a new one beside rows of `draft`
+ * shares the probability that they leave. Rows that find no space are left out. */
 void rf_draft_merge(struct rf_draft *draft, int32_t at, const struct rf_draft *from);
 
 /* Writes the rows' numbers in descending order of p, which is no greater for a row than for the one

@@ -33,14 +33,14 @@ static int32_t room_of(const struct rf_model_level *level)
     return rf_sequence_n_ctx(level->sequence) - RF_MAX_DRAFT;
 }
 
-/* Where to begin in a text of n tokens if the context has room for so many. */
+/* First token to read of a text of n tokens if the context has room for so many. */
 static int32_t begin_window(int32_t n, int32_t room)
 {
     int32_t most = rf_tuning.chain.window, window = most < room / 2 ? most : room / 2;
     return n > window ? n - window : 0;
 }
 
-/* Where the part of the text begins that the level reads. */
+/* First token of the part of the text that the level reads. */
 static int32_t start_of(const struct rf_model_level *level, int32_t n)
 {
     if (!level->is_own) return 0;
@@ -223,8 +223,8 @@ const struct rf_level_ops rf_model_level_ops = {
 
 /* ---- drafts in another vocabulary ---- */
 
-/* Where the part of the text begins that the draft reads. In a long text that is near its end. It
- * is chosen again when the draft's context is full. */
+/* First token of the part of the text that the draft reads: near the end of a long text. It is
+ * chosen again when the draft's context is full. */
 static int32_t start_in(const struct rf_translated_level *level, int32_t n)
 {
     /* A token of the target may become several of the draft. */
@@ -249,8 +249,8 @@ static int32_t read_translated(struct rf_translated_level *level, const int32_t 
     }
 }
 
-/* Makes the draft's sequence hold these tokens. What the draft wrote itself stays if the target
- * accepted it. */
+/* Makes the draft's sequence hold these tokens. Tokens that the draft wrote itself stay if the
+ * target accepted it. */
 static void follow_tokens(struct rf_translated_level *level, const int32_t *tokens, int32_t n)
 {
     const int32_t *held = rf_sequence_tokens(level->sequence);

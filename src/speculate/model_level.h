@@ -13,8 +13,8 @@ struct rf_model_level {
     struct rf_sequence *sequence;
     struct rf_sampler
         *sampler; /* has the target's settings, so that all levels draw the same way */
-    /* If the sequence is the level's own, it holds the text from token `start` on. Of a long text
-     * that is only the end, so that a draft model need not read everything. */
+    /* A sequence of the level's own holds the text from token `start` on. In a long text that is
+     * only the end, so that a draft model need not read everything. */
     int is_own;
     int32_t start;
     int32_t n_vocab; /* ids from here on exist only for the target */

@@ -304,7 +304,7 @@ struct open_rows {
     int32_t n;
 };
 
-/* Where there is no space, the least likely one is given up. */
+/* Adds an open row. If there is no space, the least likely one is given up. */
 static void add_open(struct open_rows *rows, const struct open_row *row)
 {
     int32_t at = rows->n;

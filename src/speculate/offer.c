@@ -134,7 +134,7 @@ static int extend_tips(struct rf_cascade *cascade, int32_t judge, int32_t max,
     return rf_ahead_limit(cascade, offer->at, draft, error);
 }
 
-/* Asks the drafters with passes what they would have to read. */
+/* Asks the drafters with passes how many tokens they would have to read. */
 static void ask_unread(const struct rf_cascade *cascade, int32_t judge, int32_t *unread)
 {
     const int32_t *text = rf_sequence_tokens(cascade->sequence);

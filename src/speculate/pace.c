@@ -115,8 +115,8 @@ static double share_kept(struct rf_pace_count count, double guess)
            (count.judged + rf_tuning.pace.prior_judged);
 }
 
-/* The meaning of a drafter's confidence without the past. A model's is corrected by what is usual
- * for a drafter of its kind. */
+/* The probability that a drafter's confidence stands for before anything is learnt. A model's is
+ * moved towards the usual acceptance of a drafter of its kind. */
 static double guess_of(const struct rf_pace *pace, const struct rf_proposal *by, double confidence)
 {
     double own =
@@ -186,9 +186,9 @@ static struct prospect best_of_any(const struct rf_pace *pace, int32_t drafter, 
     return best;
 }
 
-/* The mean of recent rounds, with the best length as the prior. That stands alone where it is
- * shorter and promises more: then recent rounds were longer than the costs of rows, as they are
- * known now, allow. */
+/* The mean of recent rounds, with the best length as the prior. The prior stands alone where
+ * it is shorter and promises more: then recent rounds were longer than the costs of rows, as they
+ * are known now, allow. */
 static struct prospect expect_round(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
@@ -235,7 +235,7 @@ static int may_go_on(const struct rf_pace *pace, int32_t judge, int32_t n, doubl
 {
     if (pace->costs[judge].since_trial < rf_tuning.pace.try_after) return 0;
     double lambda = best_rate(pace, judge, -1), now = rf_pace_cost(pace, judge, n + 1), yield = 0.0;
-    if (p * acceptance <= lambda * each) return 0; /* rows are not what is dear */
+    if (p * acceptance <= lambda * each) return 0; /* rows are cheap here */
     for (int32_t more = 1; n + 1 + more <= RF_PACE_FEW; more++) {
         p *= acceptance;
         yield += p;
@@ -274,8 +274,9 @@ static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
 static void estimate_rows(const struct rf_pace *pace, int32_t judge, const struct rf_draft *offer,
                           double *p)
 {
-    double
-        left[RF_DRAFT_ROWS + 1]; /* after the text and each row: that it keeps none seen so far */
+    /* [0] after the text, [i + 1] after row i: the probability that the judge keeps none of the
+     * rows seen so far there. */
+    double left[RF_DRAFT_ROWS + 1];
     for (int32_t i = 0; i <= offer->n; i++) left[i] = 1.0;
     for (int32_t i = 0; i < offer->n; i++) {
         const struct rf_proposal *by = &offer->by[i];
@@ -328,7 +329,7 @@ int32_t rf_pace_probes(const struct rf_pace *pace, int32_t judge, int32_t rows)
     double before = rf_pace_cost(pace, judge, rows + 1), worth = worth_of_probe(pace, judge);
     int32_t n = 0;
     if (rf_pace_others_at(pace, judge).rows)
-        return 0; /* they would wait for what they do not need */
+        return 0; /* other texts would wait for probes that they do not need */
     while (n < RF_PACE_PROBES && rows + n + 2 <= RF_PACE_ROWS &&
            rf_pace_cost(pace, judge, rows + n + 2) - before < (n + 1) * worth)
         n++;
@@ -388,7 +389,7 @@ int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double val
     double loss = value - plain;
     if (pace->company.has_slices && judge == pace->n_levels - 1)
         return 0; /* nothing will be measured */
-    /* Without a loss plain decoding is the rule, and drafts are an exception that is wanted. */
+    /* If there is no loss, plain decoding is the rule and drafts are a wanted exception. */
     return !rf_pace_has_measured(cost, 1 + rf_pace_others_at(pace, judge).rows) ||
            (loss > 0.0 && loss <= rf_tuning.pace.look_at_single * cost->since_single);
 }

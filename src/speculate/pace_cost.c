@@ -64,7 +64,7 @@ static double clamp_error(double x, double limit)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-/* A measurement moves the cost of its own number of rows most, that of similar numbers less, and
+/* A measurement moves the cost of its own number of rows most, costs of similar numbers less, and
  * all of them a little, since the machine as a whole may have become slower. A single pass may have
  * been disturbed, so it moves nothing far once several were measured. */
 void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,

@@ -1,7 +1,7 @@
-/* The first line identifies the file. Then comes one line for each level: its name in quotes; for
- * 1, 2, ... rows the seconds of a pass and the number of passes measured; then the recently judged
- * tokens and how many of them were kept; then the seconds that each token of the text adds to each
- * row. */
+/* The pace in a file. The first line identifies the file. Then comes one line for each level: its
+ * name in quotes; for 1, 2, ... rows the seconds of a pass and the number of passes measured; then
+ * the recently judged tokens and how many of them were kept; then the seconds that each token of
+ * the text adds to each row. */
 #include "speculate/pace.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void read_pace_file(char text[FILE_BYTES], const char *path)
     struct rf_mapping file;
     struct rf_error ignored;
     size_t skip = sizeof first_line - 1, bytes = 0;
-    int64_t whole = rf_file_bytes(path); /* before it is copied: it may be a large hole */
+    int64_t whole = rf_file_bytes(path); /* asked before it is copied: it may be a large hole */
     if (whole > 0 && (uint64_t)whole < skip + FILE_BYTES &&
         !rf_map_file(&file, path, RF_MAP_COPY, &ignored)) {
         if (file.bytes > skip && file.bytes - skip < FILE_BYTES &&

@@ -59,7 +59,7 @@ void rf_successors_free(struct rf_successors *s)
 void rf_successors_clear(struct rf_successors *s)
 {
     s->n_unknown = 0;
-    if (s->time == 1) return; /* it is empty */
+    if (s->time == 1) return; /* already empty */
     memset(s->entries, 0, ((size_t)s->mask + 1) * RF_CONTEXTS * sizeof *s->entries);
     s->time = 1;
 }

@@ -29,10 +29,10 @@ int rf_successors_new(struct rf_successors **successors, int32_t contexts,
 void rf_successors_free(struct rf_successors *successors);
 void rf_successors_clear(struct rf_successors *successors);
 
-/* After the n tokens before `end`, a model found `best` likely. */
+/* Adds `best`, the tokens that a model found likely after the n tokens before `end`. */
 void rf_successors_add(struct rf_successors *successors, const int32_t *end, int32_t n,
                        const struct rf_best *best);
-/* Finds what is known after the n tokens before `end`: found[c] after the last c + 1 of them. */
+/* Finds the known followers of the n tokens before `end`: found[c] after the last c + 1 of them. */
 void rf_successors_find(struct rf_successors *successors, const int32_t *end, int32_t n,
                         struct rf_followers found[RF_CONTEXTS]);
 
@@ -51,8 +51,8 @@ size_t rf_successors_bytes(const struct rf_successors *successors);
 void rf_successors_save(const struct rf_successors *successors, void *data);
 /* 1 if the bytes, from anywhere, are what save may have written for such a vocabulary. */
 int rf_successors_check(const void *data, size_t bytes, int32_t n_vocab);
-/* Forgets all, and takes in bytes that were checked. Of a larger dictionary the contexts that were
- * used last stay. */
+/* Forgets all, and takes in bytes that were checked. If they hold a larger dictionary, the contexts
+ * that were used last stay. */
 void rf_successors_load(struct rf_successors *successors, const void *data, size_t bytes);
 
 #endif

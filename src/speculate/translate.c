@@ -14,8 +14,7 @@
  * tokens are encoded again where borders of tokens are not borders of the text. CONTEXT tokens of
  * the target precede what the draft wrote when that is encoded. */
 enum { TAIL = 8, MARGIN = 2, MAX_TAIL = 32, CONTEXT = 4 };
-/* At most so many bytes that an encoder left out are tried again together with what follows them.
- */
+/* Most bytes that an encoder left out and that are tried again together with the following text. */
 enum { MAX_GAP = 64 };
 
 enum { NO_BORDER = -1 };
@@ -324,7 +323,7 @@ void rf_translator_rewind(struct rf_translator *t, int32_t n)
     while (t->n_tokens &&
            (t->token_end[t->n_tokens - 1] == NO_BORDER || t->token_end[t->n_tokens - 1] > end)) {
         t->n_tokens--;
-        t->covered = 0; /* also what an encoder left out behind them */
+        t->covered = 0; /* bytes that an encoder left out behind the token go, too */
     }
     if (t->n_kept > t->n_tokens) t->n_kept = t->n_tokens;
 }
@@ -380,7 +379,7 @@ struct writing {
     size_t context;   /* bytes of the target's text in t->bytes before it */
     size_t end;       /* end of the text in t->bytes */
     int begins;       /* the bytes begin a stretch of the target's */
-    int draft_begins; /* and what was written, one of the draft's */
+    int draft_begins; /* the written text begins a stretch of the draft's */
 };
 
 /* Appends what was written to the context in t->bytes. Returns 0 if it contradicts the text. */

@@ -39,7 +39,8 @@ int32_t rf_translator_read(struct rf_translator *translator, const int32_t *text
 /* Forgets all tokens of the text after the first n. To be called before a read whose text differs
  * there. */
 void rf_translator_rewind(struct rf_translator *translator, int32_t n);
-/* At least so many of the draft's first tokens have not changed since the last call. */
+/* Number of the draft's first tokens that have not changed since the last call; it may be too low.
+ */
 int32_t rf_translator_kept(struct rf_translator *translator);
 
 /* Tokens of the target for what the draft wrote after the tokens of the last read: at most `max`,

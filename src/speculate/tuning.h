@@ -24,7 +24,7 @@ struct rf_tuning {
         double translated;    /* a draft model with another vocabulary */
     } acceptance;
 
-    /* Which levels a chain gets, and how much of a text they read. */
+    /* The choice of a chain's levels, and how much of a text they read. */
     struct {
         double cast_from_bits; /* bits a weight from which the chain "auto" casts the target */
         double cast_draft_from_bits; /* bits a weight from which it casts a draft model, too */
@@ -55,7 +55,7 @@ struct rf_tuning {
         float newer;  /* share of a newer observation in the probabilities of a context */
     } successors;
 
-    /* The confidence of drafts from a corpus, likewise. */
+    /* The confidence of drafts from a corpus, by the same formula. */
     struct {
         float least_p;
         int32_t common; /* places that make a run of tokens common */

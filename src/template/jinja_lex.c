@@ -85,7 +85,8 @@ static void add_data(struct lexer *lexer, size_t from, size_t to, int line_start
     if (text.bytes) lexer_add(lexer, TOKEN_DATA, rf_jinja_bytes(text));
 }
 
-/* If a tag ends here ("%}", "-%}", "+%}"), its bytes with the layout that it takes along. */
+/* The bytes of a tag's end ("%}", "-%}", "+%}") with the layout that it takes along; 0: no end
+ * here. */
 static size_t end_at(const struct lexer *lexer, const char *end, int trim)
 {
     struct lexer ahead = *lexer;

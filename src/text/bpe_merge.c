@@ -112,7 +112,7 @@ struct link {
 enum { NOWHERE = -1, GONE = INT_MIN };
 
 struct candidate {
-    int32_t rank, at, merged; /* at: the left symbol's link */
+    int32_t rank, at, merged; /* `at`: index of the left symbol's link */
 };
 
 struct long_word {

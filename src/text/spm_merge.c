@@ -40,7 +40,7 @@ void rf_spm_merge_free(struct rf_spm_merge *merge)
     if (merge) rf_strmap_free(&merge->ids, merge->allocator);
 }
 
-/* Writes the piece of a character, or those of its bytes, and returns their number. */
+/* Writes the piece of a character, or the pieces of its bytes, and returns their number. */
 static size_t put_character(const struct rf_spm_merge *merge, struct rf_str text, int32_t *symbols)
 {
     const struct rf_spm_model *model = merge->model;

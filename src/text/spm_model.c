@@ -220,8 +220,7 @@ void rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
 {
     struct rf_bytes bytes = {0};
     struct rf_writer part = {out->allocator, &bytes, out->error, 0};
-    /* Where byte tokens exist nothing is unknown, but libsentencepiece requires an unknown piece.
-     */
+    /* Nothing is unknown if byte tokens exist, but libsentencepiece requires an unknown piece. */
     int32_t n = model->n_pieces + (model->unk < 0);
     for (int32_t id = 0; id < n && !out->code; id++) {
         int is_unknown = id == model->n_pieces || id == model->unk;

@@ -27,7 +27,7 @@ static void plan_type(struct rf_weight_plan *plan)
         plan->dtype = rf_cast_type(plan->target, tensor->dtype, tensor->ne[0]);
     }
     if (plan->is_matrix) plan->format = rf_format_of(plan->dtype);
-    /* Beside casts, embeddings are the same as if the file itself held the cast: floats in BF16,
+    /* Embeddings beside casts are the same as if the file itself held the cast: floats in BF16,
      * others as stored. */
     plan->table_in_bf16 =
         plan->role == RF_WEIGHT_TABLE &&

@@ -6,7 +6,7 @@
 #include "output/buffer.h"
 #include "riffle_experimental.h"
 
-/* Each measurement of the read bandwidth. All zero is empty. */
+/* All measurements of the read bandwidth so far. All zero is empty. */
 struct bench_reads {
     double *values; /* bytes per second; for free() */
     size_t count;
@@ -15,7 +15,7 @@ struct bench_reads {
 
 /* Adds a measurement of the memory that the model computes from. 0 or a code of the library. */
 int bench_read(struct bench_reads *reads, const riffle_model *model, int32_t threads);
-/* The mean of the last two: those before and after what was measured between them. */
+/* The mean of the last two measurements, which enclose the work that was timed between them. */
 double bench_reads_around(const struct bench_reads *reads);
 double bench_reads_median(const struct bench_reads *reads);
 /* Appends notes about the figures: sentences, each with a newline; none if all is well.

@@ -1,5 +1,5 @@
-/* What the two forms of `riffle bench` have measured. Measuring fills these structs, the verb owns
- * them, and the reports only read them. */
+/* The results of both forms of `riffle bench`. Measuring fills these structs, the verb owns them,
+ * and the reports only read them. */
 #ifndef BENCH_RESULTS_H
 #define BENCH_RESULTS_H
 
@@ -42,8 +42,8 @@ struct bench_plain {
     struct origin origin;
     struct bench_reads reads;
     int32_t repeats;
-    /* Each depth has a figure for each prompt, the shortest first, one for decoding, and one for
-     * each pass. */
+    /* Figures depth by depth: one for each prompt, the shortest first, one for decoding, and one
+     * for each pass. */
     struct bench_figure *figures;
     size_t n_figures, n_depths;
 };

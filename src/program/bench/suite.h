@@ -7,8 +7,8 @@
 
 /* Told of the results while they grow. */
 struct bench_watch {
-    void (*head)(const struct bench_suite *suite); /* before the first row */
-    void (*row)(const struct bench_suite *suite);  /* after each row, which is the last one */
+    void (*head)(const struct bench_suite *suite); /* called before the first row */
+    void (*row)(const struct bench_suite *suite);  /* called after each row, then the last one */
 };
 
 /* Measures what the options ask for. `watch` may be NULL. CLI_OK, or an exit status with a

@@ -8,8 +8,8 @@
 /* Text while a suite is measured: before the first row, and the last row. */
 void bench_suite_print_head(const struct bench_suite *suite);
 void bench_suite_print_row(const struct bench_suite *suite);
-/* When all is measured: the summary, or all of it with --json, on standard output; notes on
- * standard error. */
+/* Prints the end when all is measured: the summary, or everything with --json, on standard output;
+ * notes on standard error. */
 void bench_suite_report(const struct bench_suite *suite, const struct cli_options *options);
 
 #endif

@@ -21,7 +21,7 @@ static double median_over_rows(const struct bench_suite *suite, size_t first, si
     return median;
 }
 
-/* Over the rows of one chain, and over all rows. */
+/* Medians of a field over the rows of one chain, and over all rows. */
 #define CHAIN_MEDIAN(suite, chain, field) \
     median_over_rows(suite, chain, (suite)->n_chains, offsetof(struct bench_row, field))
 #define MEDIAN(suite, field) median_over_rows(suite, 0, 1, offsetof(struct bench_row, field))

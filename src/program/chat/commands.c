@@ -159,7 +159,7 @@ static int run_undo(struct chat *chat, const char *argument)
     return CLI_OK;
 }
 
-/* If there is no new answer, the old one stays. */
+/* Answers the last message again. The old answer stays if there is no new one. */
 static int run_regen(struct chat *chat, const char *argument)
 {
     (void)argument;

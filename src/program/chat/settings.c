@@ -25,7 +25,7 @@ static const char *const settings[] = {"--temp",
                                        "--overflow"};
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-static const char repetition[] = "repetition"; /* on, unless --ignore-repetition */
+static const char repetition[] = "repetition"; /* opposite of --ignore-repetition */
 
 /* The option that NAME sets; NULL: none. */
 static const struct option *setting_find(const char *name)

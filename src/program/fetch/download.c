@@ -139,7 +139,7 @@ static int download_on_data(void *user, const void *data, size_t n, struct rf_er
         return rf_fail(error, RF_ERR_FORMAT, "%s sends more than %" PRIu64 " bytes",
                        http_shown(wanted->url, shown), most);
     }
-    /* Without an announced length only the disk limits it; ask now and then. */
+    /* Only the disk limits a file without an announced length, so its space is asked at times. */
     if (part->state.total < 0 && before >> 24 != (before + n) >> 24) {
         code = download_check_space(part->file.path, 0, error);
         if (code) return code;

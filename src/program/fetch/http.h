@@ -15,7 +15,7 @@ struct http_reply {
     uint64_t from;         /* offset in the file of the first byte that comes */
     int64_t total;         /* bytes of the whole file; -1: unknown */
     const char *validator; /* names this version of the file in If-Range; "": nothing does */
-    const char *url;       /* after redirects */
+    const char *url;       /* the address after redirects */
 };
 
 /* The callbacks return 0 or a negative code with a sentence, which ends the transfer. */

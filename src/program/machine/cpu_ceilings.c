@@ -11,7 +11,7 @@ enum { LEAST_LOOPS = 20000 /* a measurement's: some tens of microseconds */ };
 /* Seconds of one measurement. */
 static const double READ_TIME = 3e-3, CACHE_TIME = 0.5e-3, PEAK_TIME = 1e-3;
 
-/* Each worker's part of the pool, which it reads several times. */
+/* The parts of the pool, one for each worker, which reads it several times. */
 struct cache_parts {
     const struct rf_reader *reader;
     const struct rf_read_pattern *pattern;

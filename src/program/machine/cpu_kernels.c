@@ -40,7 +40,7 @@ struct work {
     size_t ldy, slot_floats;
     const float *q[MOST_QUERIES]; /* attention's lists, the same for every call */
     int32_t visible[MOST_QUERIES];
-    size_t passes; /* over all items */
+    size_t passes; /* passes over all items */
     size_t cursor; /* place in the pool before the first pass */
 };
 
@@ -121,7 +121,7 @@ static void attend_kv_groups(const struct work *work, const char *span, float *o
 {
     const struct rf_roofline_case *what = work->what;
     size_t padded = rf_padded(HEAD_DIM), upper = rf_kv_upper_bytes(padded);
-    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* and the one after them */
+    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* the last one is prefetched only */
     for (size_t g = 0; g <= RF_KV_SPAN; g++) {
         const char *group = span + g * kv_group_bytes(what);
         groups[g] =

@@ -22,8 +22,8 @@ struct rf_roofline_kernel {
 struct rf_roofline_case {
     const struct rf_roofline_kernel *kernel;
     int tier;          /* enum rf_tier, of the processor */
-    int is_generated;  /* at run time (jit/); else compiled */
-    size_t m, k, rows; /* m and k of weights; attention has its own sizes */
+    int is_generated;  /* 1: generated at run time (jit/); 0: compiled */
+    size_t m, k, rows; /* m and k: sizes of weights; attention has its own sizes */
     int in_cache;      /* reuse a few weights instead of streaming from a pool */
 };
 

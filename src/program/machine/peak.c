@@ -100,8 +100,8 @@ TILE_LOOP(tdpbf16, SIX(TDPBF16))
 struct peak {
     const char *key, *name;
     void (*run)(uint64_t loops);
-    double operations; /* per loop */
-    enum rf_tier tier; /* the lowest that has the instruction */
+    double operations; /* operations per loop */
+    enum rf_tier tier; /* the lowest tier that has the instruction */
 };
 
 static const struct peak peaks[RF_PEAK_COUNT] = {

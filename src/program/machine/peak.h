@@ -33,7 +33,7 @@ const char *rf_peak_name(enum rf_peak peak);
 
 struct rf_peak_loop {
     void (*run)(uint64_t loops); /* loops >= 1, on the calling thread */
-    double operations;           /* per loop: two for each product and its sum */
+    double operations;           /* operations per loop: two for each product and its sum */
 };
 /* 1, or 0 if this processor lacks the instruction. */
 int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop);

@@ -25,7 +25,7 @@ static void roff_prose(FILE *out, const char *text)
 {
     int bold = 0, column = 0;
     for (char before = 0; *text; before = *text++, column++) {
-        /* At the beginning of a line, a dot would begin a command. */
+        /* A dot at the beginning of a line would begin a command. */
         if (column == 0 && *text == '.') fputs("\\&", out);
         if (*text == '`') {
             bold = !bold;

@@ -155,7 +155,8 @@ static const struct marker *find_marker(const struct thoughts *thoughts, size_t 
     return found;
 }
 
-/* At the beginning, a marker only has blanks before it. Returns 1 once the part is known. */
+/* Decides whether the answer begins with thoughts: only blanks may come before the marker. Returns
+ * 1 once the part is known. */
 static int thoughts_decide(struct thoughts *thoughts, int is_last)
 {
     const struct rf_bytes *held = &thoughts->held;

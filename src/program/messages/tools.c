@@ -381,7 +381,7 @@ static int reader_take_text(struct tool_reader *reader, int is_last, struct rf_b
     return reader_release(reader, n, 0, text, error);
 }
 
-/* A call between tags. What is none is text. */
+/* A call between tags. A text between tags that is no call stays text. */
 static int reader_take_call(struct tool_reader *reader, size_t begin, size_t body, size_t end,
                             size_t after, struct rf_bytes *text, json_t *calls,
                             struct rf_error *error)

@@ -51,9 +51,9 @@ struct tool_reader {
 int tool_reader_wants(const struct tool_reader *reader, const char *control);
 void tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools);
 void tool_reader_free(struct tool_reader *reader);
-/* Takes a piece of the answer. Appends to `text` what is no call, and to `calls`, an array, those
- * that are complete, as "tool_calls" has them. `is_last`: nothing follows. What looks like a call,
- * but is none of a given tool, is text. */
+/* Takes a piece of the answer. Appends text outside of calls to `text`, and complete calls to
+ * `calls`, an array, as "tool_calls" has them. `is_last`: nothing follows. A call of a tool that
+ * was not given is text. */
 int tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes, int is_last,
                      struct rf_bytes *text, json_t *calls, struct rf_error *error);
 

@@ -11,7 +11,7 @@ struct model_entry {
     char *path;
     const struct known_model *known; /* NULL: not in scripts/models.tsv */
     int is_folder;                   /* safetensors and their JSON files */
-    int64_t bytes;                   /* on the disk; -1: not there, or only a part of it */
+    int64_t bytes;                   /* bytes on the disk; -1: not there, or only a part of it */
 };
 
 struct model_list {
@@ -35,7 +35,7 @@ const struct model_entry *model_list_exact(const struct model_list *list, const 
 int model_list_explain(const struct model_list *list, const char *name,
                        const struct buffer *candidates);
 
-/* Whether a known model's file has all its bytes. Of others, whether there is a file. */
+/* 1 if a known model's file has all its bytes; for other models, if there is a file. */
 int model_is_complete(const struct model_entry *entry);
 /* Prints how the model can be fetched. Returns CLI_FAILED. */
 int model_explain_missing(const struct model_entry *entry);

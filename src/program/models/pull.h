@@ -22,9 +22,9 @@ struct pull pull_known(const struct known_model *known, const char *path);
  * CLI_OK, or an exit status with a sentence. */
 int pull_run(struct pull *pull, int verify);
 
-/* Before a verb of a conversation opens MODEL: where that is a known model that is not on the disk,
- * and there is somebody to ask, offers to fetch it. CLI_OK, also where there was nothing to ask or
- * the answer was no; or an exit status with a sentence. */
+/* Offers to fetch MODEL, before a verb of a conversation opens it, if it is a known model that is
+ * not on the disk and there is somebody to ask. CLI_OK, also where there was nothing to ask or the
+ * answer was no; or an exit status with a sentence. */
 int pull_offer(const char *model);
 
 #endif

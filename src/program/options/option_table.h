@@ -1,6 +1,6 @@
-/* What the program can be told: the options of all verbs and the struct that holds their values.
- * The table is data: the parser, the help, the manual page and the completions read it. A verb is a
- * row of verbs.def; an option is a row of option_table.c and a field of struct cli_options. */
+/* The options of all verbs, and the struct that holds their values. The table is data: the parser,
+ * the help, the manual page and the completions read it. A verb is a row of verbs.def; an option is
+ * a row of option_table.c and a field of struct cli_options. */
 #ifndef OPTIONS_OPTION_TABLE_H
 #define OPTIONS_OPTION_TABLE_H
 
@@ -122,7 +122,7 @@ struct option {
     const char *value;  /* name of the value in the help; NULL for a flag */
     enum option_kind kind;
     unsigned verbs; /* enum verb_bit */
-    size_t offset;  /* into struct cli_options */
+    size_t offset;  /* of the field in struct cli_options */
     double low, high;
     const char *choices; /* separated by '|' */
     const char *help;
@@ -134,7 +134,7 @@ struct variable {
     const char *help;
 };
 
-/* Each is ended by an entry without a name. */
+/* The tables. An entry without a name ends each of them. */
 extern const struct option option_table[];
 extern const struct verb verb_table[];
 extern const struct variable variable_table[];

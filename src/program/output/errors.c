@@ -1,5 +1,4 @@
-/* Prints error sentences. What is untrusted in them, such as names of files, loses its control
- * bytes. */
+/* Prints error sentences. Untrusted parts, such as names of files, lose their control bytes. */
 #include "output/errors.h"
 
 #include <stdarg.h>

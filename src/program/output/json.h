@@ -25,7 +25,7 @@ void jw_text(struct json_writer *json, const char *key, const char *text, size_t
 /* null for NULL. */
 void jw_string(struct json_writer *json, const char *key, const char *text);
 void jw_number(struct json_writer *json, const char *key, double value);
-/* Each line of a text, inside an array. */
+/* Writes the lines of a text as an array. */
 void jw_lines(struct json_writer *json, const struct buffer *text);
 void jw_bool(struct json_writer *json, const char *key, int value);
 /* A value that is JSON already. */

@@ -10,7 +10,7 @@
 #include "platform/cpu.h"
 
 static const double moved = 0.75; /* share of the best measurement */
-static const double over = 103;   /* per cent of a ceiling */
+static const double over = 103;   /* note from so many per cent of a ceiling on */
 
 int origin_take(struct origin *origin, int32_t threads)
 {

@@ -1,4 +1,4 @@
-/* Where figures come from: the machine, the program and the time. Every output of measurements has
+/* The origin of figures: the machine, the program and the time. Every output of measurements has
  * it, so that a figure can be compared with another one, and repeated. */
 #ifndef OUTPUT_ORIGIN_H
 #define OUTPUT_ORIGIN_H

@@ -23,7 +23,7 @@ struct wrap {
     const char *colour; /* colour of the part that is being added */
     uint32_t before;    /* the last character that takes columns; 0: none on this line */
     int ticks;          /* backticks at the beginning of the line; -1: they have ended */
-    int is_code;        /* between lines of ``` */
+    int is_code;        /* 1 between lines of ``` */
     int last_width;     /* width when the last part was added */
 };
 

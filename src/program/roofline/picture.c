@@ -40,7 +40,7 @@ static const char *const markers[] = {
 };
 enum { N_MARKERS = sizeof markers / sizeof *markers };
 
-/* Without --kernel: one kernel for each format that models mostly have. */
+/* The kernels shown without --kernel: one for each format that models mostly have. */
 static const char *const usual_kernels[] = {"linear_mxfp4_a8", "linear_q4_k_a8", "linear_q8_0_a8",
                                             "linear_bf16", "attention_f16"};
 enum { N_USUAL = sizeof usual_kernels / sizeof *usual_kernels };
@@ -529,7 +529,7 @@ static double percent_of_roof(const struct rf_roofline_row *row)
     return strcmp(row->binds, "memory") == 0 ? row->percent_of_read : row->percent_of_compute;
 }
 
-/* Each kernel with what it reaches of the lower ceiling, if there is room for that. */
+/* The legend: each kernel, with the share of the lower ceiling that it reaches if there is room. */
 static void draw_legend(struct picture *picture)
 {
     int step = (BOTTOM - TOP) / picture->n_series;

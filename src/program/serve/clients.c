@@ -6,7 +6,7 @@
 #include "platform/clock.h"
 #include "platform/socket.h"
 
-enum { LOOK_SECONDS = 1 }; /* between looks at all connections */
+enum { LOOK_SECONDS = 1 }; /* seconds between looks at all connections */
 
 void client_give(struct client *client, double seconds)
 {

@@ -6,7 +6,7 @@
 #include "serve/server.h"
 
 enum {
-    CLIENT_HEAD_SECONDS = 120, /* until a request's headers are there, with the time before them */
+    CLIENT_HEAD_SECONDS = 120, /* limit for a request's headers and the time before them */
     CLIENT_BODY_SECONDS = 60,  /* limit for the whole body */
     CLIENT_TAKE_SECONDS = 120  /* limit for the rest of an ended answer */
 };
@@ -18,13 +18,13 @@ struct client {
     double end;
 };
 
-/* Under the server's lock: gives the client so many seconds from now; INFINITY: any time. */
+/* Gives the client so many seconds from now; INFINITY: any time. Called under the server's lock. */
 void client_give(struct client *client, double seconds);
 /* The callback of MHD_OPTION_NOTIFY_CONNECTION; user is the server, *context becomes the client. */
 void clients_on_connection(void *user, struct MHD_Connection *connection, void **context,
                            enum MHD_ConnectionNotificationCode code);
-/* Under the lock: now and then closes connections whose clients take too long, or have closed their
- * sending half. */
+/* Closes, now and then, connections whose clients take too long or have closed their sending half.
+ * Called under the lock. */
 void clients_drop_slow(struct server *server);
 
 #endif

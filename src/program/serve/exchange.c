@@ -253,7 +253,7 @@ static int choice_take_token(struct choice *choice, const riffle_event *event)
     return is_wanted ? choice_take_text(choice, control, strlen(control)) : 0;
 }
 
-/* There is something to send. */
+/* 1 if there is something to send. */
 static int choice_has_part(const struct choice *choice)
 {
     return choice->text.count || choice->thought.count || json_array_size(choice->calls);

@@ -20,7 +20,7 @@ enum {
     THREADS = 2,
     MOST_CONNECTIONS = 1024,
     HEADER_BYTES = 32 << 10, /* memory of a connection */
-    IDLE_SECONDS = 60,       /* without a byte, while nothing is computed for the connection */
+    IDLE_SECONDS = 60, /* limit without a byte, while nothing is computed for the connection */
     FLUSH_SECONDS = 5,
     TICK_MS = 50
 };

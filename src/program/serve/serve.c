@@ -16,7 +16,7 @@
 #include "serve/log.h"
 
 enum {
-    IDLE_MS = 100,      /* between looks at signals */
+    IDLE_MS = 100,      /* time between looks at signals */
     GRACE_SECONDS = 60, /* limit for answers that are under way when the server is stopped */
     COMPILE_SECONDS = 5 /* limit for one schema */
 };
@@ -182,8 +182,8 @@ static void *compile_schemas(void *user)
 
 /* ---- passes ---- */
 
-/* Under the lock: new requests go to the batch while it has places, and what nobody waits for is
- * ended. */
+/* Brings new requests to the batch while it has places, and ends requests that nobody waits for.
+ * Called under the lock. */
 static void look_after_requests(struct server *server)
 {
     for (struct exchange *exchange = server->exchanges, *next; exchange; exchange = next) {
@@ -201,7 +201,7 @@ static void look_after_requests(struct server *server)
     }
 }
 
-/* Under the lock: cuts the answers that are under way. */
+/* Cuts the answers that are under way. Called under the lock. */
 static void cut_answers(struct server *server)
 {
     for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next)
@@ -219,7 +219,7 @@ static int step_batches(struct server *server)
     return is_idle;
 }
 
-/* Under the lock. */
+/* Reacts to signals. Called under the lock. */
 static void look_at_signals(struct server *server, double now, double *end)
 {
     if (rf_hangups_take()) {

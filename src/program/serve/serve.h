@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-/* An open model, and what its owner knows it by. */
+/* An open model, with its owner's handle. */
 struct rf_serve_model {
     riffle_model *model;
     riffle_sampling sampling; /* values that a request leaves open; its seed is not used */
@@ -25,7 +25,7 @@ struct rf_serve_options {
     const char *host;                      /* an address, or "localhost" */
     int32_t port;                          /* 0: any free one */
     const char *api_key;                   /* NULL: none, for an address of this machine only */
-    int32_t answers, queue;                /* under way at the same time; waiting */
+    int32_t answers, queue;                /* limits: answers under way; requests that wait */
     int64_t kept_bytes; /* memory for texts of later prompts; 0: the library's default */
 };
 

@@ -43,7 +43,7 @@ struct exchange {
     struct question question;
     struct reply reply;
 
-    /* Under the server's lock: */
+    /* Guarded by the server's lock: */
     enum exchange_state state;
     int is_gone;      /* the connection is closed: who has it last frees it */
     int is_suspended; /* the network waits for output */
@@ -67,7 +67,7 @@ struct server {
     struct rf_condition news, to_compile, to_reload;
     struct served *served; /* the newest; only the computing thread takes old ones out */
     struct client *clients;
-    double next_look;           /* at the clients */
+    double next_look;           /* time of the next look at the clients */
     struct exchange *exchanges; /* compiling, waiting and asked, the oldest first */
     int32_t n_waiting, n_asked; /* waiting: also compiling */
     int32_t n_open;             /* requests whose connection has not ended them */

@@ -134,7 +134,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.corpus = options->corpus;
     model_options.find_model = find_model;
     model_options.find_user = engine;
-    /* Without a folder, the pace is measured anew each time. */
+    /* The pace is measured anew each time if there is no folder. */
     if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0)
         model_options.cache_folder = cache_folder(cache);
 

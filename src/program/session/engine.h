@@ -24,9 +24,9 @@ struct engine {
     int explained;      /* a sentence already reports a model of the chain that was not found */
 };
 
-/* Both return CLI_OK, or an exit status with a sentence on standard error and nothing open.
- * `engine` must not move while it is open. An interrupt stops the session's work. `flags` are
- * RIFFLE_OPEN_*. */
+/* Opening. Both calls return CLI_OK, or an exit status with a sentence on standard error and
+ * nothing open. `engine` must not move while it is open. An interrupt stops the session's work.
+ * `flags` are RIFFLE_OPEN_*. */
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags);
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
 /* The second half of engine_open_session, after engine_open_model. */
@@ -45,7 +45,7 @@ void engine_close(struct engine *engine);
 void engine_generation(const struct engine *engine, const struct cli_options *options,
                        riffle_generate_options *generation);
 
-/* The model's own name, else that of its file. */
+/* The model's own name, else the name of its file. */
 const char *engine_model_name(const struct engine *engine);
 
 /* The member "model" of an object. */

@@ -15,9 +15,9 @@ struct edit {
     /* The rest is private. */
     struct keys keys;
     struct buffer killed;                /* text that Ctrl-Y brings back */
-    size_t shown;                        /* this message of the history; its count: none */
-    struct buffer typed;                 /* while one is shown */
-    int is_search, is_missing, is_paste; /* Ctrl-R; which found nothing; a paste has begun */
+    size_t shown;                        /* index of the message of the history; its count: none */
+    struct buffer typed;                 /* the text that was typed, while a message is shown */
+    int is_search, is_missing, is_paste; /* Ctrl-R; a search that found nothing; a paste */
     struct buffer query, pasted;
 };
 

@@ -28,7 +28,7 @@ struct texts {
     const char *folder; /* folder that is being visited */
 };
 
-/* Takes a file's text. Files that are empty or no texts are left out, and those of a folder that
+/* Takes a file's text. Files that are empty or no texts are left out, and files of a folder that
  * cannot be read. */
 static void add_file(struct texts *texts, const char *path, int is_named)
 {

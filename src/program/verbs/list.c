@@ -145,7 +145,7 @@ static void list_print_row(const struct model_entry *entry, const struct facts *
     printf("%s\n", dim ? "\033[0m" : "");
 }
 
-/* At most 30 columns, so that usual rows fit 80. */
+/* Width of the names: at most 30 columns, so that usual rows fit 80. */
 static int name_width(const struct model_list *list)
 {
     size_t width = 4;

@@ -21,7 +21,7 @@ static int chat_take_logprobs(const json_t *body, struct question *question,
     return 0;
 }
 
-/* Beside the messages, templates may read what the request tells them. */
+/* Copies the members of the request that templates may read beside the messages. */
 static int tell_template(const json_t *body, json_t *conversation, struct refusal *refusal)
 {
     json_t *more = (json_t *)member_get(body, "chat_template_kwargs"),
