@@ -163,8 +163,7 @@ INLINE void take_column_scores(struct column *column, const int32_t *sums, size_
     column->most = most;
 }
 
-/* Applies a cap to the scores, and hides positions before each query's `first`, which may be NULL.
- */
+/* Applies a cap to the scores, and hides positions before each query's `first` (or NULL: none). */
 INLINE void limit_column(struct column *column, const int32_t *first, size_t n, float cap)
 {
     lanes most = l_set(-INFINITY), inner = l_set(1 / cap), outer = l_set(cap);

@@ -13,8 +13,7 @@ static int fill_tables(struct rf_kernels *kernels, int tier)
     case RF_TIER_SCALAR: return 1;
     case RF_TIER_AVX2: rf_kernels_init_avx2(kernels); return 1;
     case RF_TIER_AVXVNNI:
-    case RF_TIER_AVXVNNIINT8: /* compiled kernels of the tiers below; its own are generated (jit/)
-                               */
+    case RF_TIER_AVXVNNIINT8: /* takes compiled ones from below; its own are generated */
         rf_kernels_init_avx2(kernels);
         if (rf_cpu_needs_evex())
             rf_kernels_init_avxvnni_evex(kernels);

@@ -50,8 +50,7 @@ struct draft {
     enum choice choice;
     unsigned char *named;         /* [n_cpus], 1 for the CPUs of a list */
     struct candidate *candidates; /* [n_cpus] */
-    int n_candidates,
-        n_first; /* n_first: the ones that work unless fewer threads are wanted; they come first */
+    int n_candidates, n_first;    /* the first n_first work unless fewer threads are wanted */
 };
 
 /* The smallest CPU number above `number`, or -1. */

@@ -1,4 +1,4 @@
-# What the scripts share. Sourced, after `set -euo pipefail`, from any folder; it goes to the root of the repository.
+# Functions that the scripts share. Sourced, after `set -euo pipefail`, from any folder; goes to the root of the repository.
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1

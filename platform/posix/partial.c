@@ -126,7 +126,6 @@ void rf_partial_close(struct rf_partial *partial)
 
 void rf_partial_drop(struct rf_partial *partial)
 {
-    unlink(
-        partial->path); /* must come before the lock goes, else it may hit another process's file */
+    unlink(partial->path); /* while the lock is held: afterwards it may hit another's file */
     rf_partial_close(partial);
 }
