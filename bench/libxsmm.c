@@ -47,12 +47,12 @@ struct way {
     size_t bytes, mb, kb;
     libxsmm_xmmfunction call;
     const float *scales;    /* [K/32][M]: of late scaling, where kb is 32 */
-    const struct rf_a8 *a8; /* with the scales of the rows */
-    double unit;            /* of results that are integers; 0: they are F32 */
+    const struct rf_a8 *a8; /* holds the scales of the rows */
+    double unit;            /* unit of results that are integers; 0: they are F32 */
     const double *expected; /* [MOST_ROWS][M] */
 
-    float first_row[M]; /* of results, for a call with one row */
-    int bits_differ;    /* for a call with more */
+    float first_row[M]; /* results of a call with one row */
+    int bits_differ;    /* 1 if a call with more rows gave other bits */
 };
 
 /* All operands are allocated from one block and never freed. */

@@ -274,7 +274,7 @@ static void add_tensor(struct made *made, int32_t layer, const char *name, enum 
     tensor->data = noise_of(dtype, dtype == RF_F32 ? 1 << 22 : room);
 }
 
-/* What a model's tensors are of. */
+/* The types of a model's tensors. */
 struct types {
     enum rf_dtype matrices, experts;
 };

@@ -1,4 +1,5 @@
-/* What a grammar costs: reading it, and the masks along an answer, the first time and again.
+/* Measures the cost of a grammar: reading it, and the masks along an answer, the first time and
+ * again.
  *
  *     bench_grammar MODEL gbnf|schema GRAMMAR ANSWER     (files; the answer is a text of the
  * grammar)

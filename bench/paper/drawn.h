@@ -15,7 +15,7 @@ struct drawn_level {
     uint64_t luck;   /* levels with the same find the same tokens easy: the one with the higher rate
                       * is right where the   other is */
     uint64_t errors; /* levels with different ones are wrong in different ways */
-    int32_t n_vocab; /* of the true tokens */
+    int32_t n_vocab; /* number of different true tokens */
 };
 
 extern const struct rf_level_ops drawn_level_ops;

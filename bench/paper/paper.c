@@ -37,7 +37,7 @@ struct setup {
     const char *key, *title;
     const struct shape *target, *draft;
     enum rf_weight_form draft_form;
-    double ratios[PARTS];    /* of drafted tokens that were accepted: figures 5 and 6 */
+    double ratios[PARTS];    /* share of drafted tokens that were accepted: figures 5 and 6 */
     double speedups[CHAINS]; /* tables I and II */
 };
 
@@ -81,10 +81,10 @@ struct options {
 };
 
 struct role {
-    struct rf_source *source; /* of the MXFP4 cast: the target's */
+    struct rf_source *source; /* the target's, if this is the MXFP4 cast */
     struct rf_model *model;
     struct rf_view *view;
-    struct rf_sequence *sequence; /* of the MXFP4 cast: the target's */
+    struct rf_sequence *sequence; /* the target's, if this is the MXFP4 cast */
     struct rf_sampler *sampler;
     struct drawn_level level;
     uint64_t pass_bytes;
@@ -95,9 +95,9 @@ struct world {
     struct role roles[PARTS];
     struct rf_backend_options device;
     struct rf_backend *backend;
-    struct rf_queue *queue; /* of all models: only one of them works at a time */
+    struct rf_queue *queue; /* shared by all models: only one of them works at a time */
     int32_t n_vocab;        /* tokens that all models have */
-    int32_t n_ctx;          /* that a text can have */
+    int32_t n_ctx;          /* most tokens of a text */
     int32_t *truth;         /* [n_ctx] */
 };
 

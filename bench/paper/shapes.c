@@ -26,7 +26,7 @@ enum {
     POOL = 1048573, /* values; a prime, so that no two rows of weights are alike */
     PIECE = 1 << 22 /* values that a worker fills at a time */
 };
-static const float SPREAD = 0.03f; /* of a weight around 0 */
+static const float SPREAD = 0.03f; /* spread of weights around 0 */
 
 struct made {
     struct rf_source source; /* first, as its address is what callers hold */

@@ -191,7 +191,7 @@ static int read_answer(const char *line)
 
 /* ---- rounds ---- */
 
-/* Of passes with 1, 2, 4, 8, 16, 32 and 64 rows, in passes of one; between them lines. */
+/* Costs of passes with 1, 2, 4, 8, 16, 32 and 64 rows, in passes of one row; lines between them. */
 enum { COST_POINTS = 7 };
 static const struct costs {
     const char *name;

@@ -1,5 +1,5 @@
-/* What rows of several sequences in one pass cost beside as many rows of one, and what a fork
- * costs.
+/* Measures rows of several sequences in one pass beside as many rows of one, and the cost of a
+ * fork.
  *
  *     bench_sequences MODEL [CONTEXT]     after CONTEXT tokens (default 512) in each sequence
  *

@@ -1,5 +1,6 @@
-/* What measured shares gain: passes of a model with slowed workers, or with a process that occupies
- * a core. They are compared with equal shares and with the sum of the workers' speeds. */
+/* Measures the gain of measured shares: passes of a model with slowed workers, or with a process
+ * that occupies a core. They are compared with equal shares and with the sum of the workers'
+ * speeds. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ struct slow {
     double factor, period;
 };
 
-/* What disturbs the workers at the same time. */
+/* The disturbances of the workers at the same time. */
 struct disturbance {
     char name[80];
     struct slow slow[MAX_SLOW];
@@ -123,7 +124,7 @@ static pid_t keep_busy(int cpu)
     }
 }
 
-/* What the workers' speeds add up to, as a part of what they do undisturbed. */
+/* The sum of the workers' speeds, as a share of their undisturbed sum. */
 static double ideal(const struct disturbance *what, int workers)
 {
     double sum = workers;
