@@ -61,7 +61,7 @@ static inline void make_prompts(const riffle_model *model, struct prompt prompts
     for (int i = 0; i < 40; i++) prompts[6].tokens[i] = (int32_t)(next_random(&random) % 512);
 }
 
-/* What differs between sessions of one model. */
+/* The options that differ between sessions of one model. */
 struct setting {
     const char *chain;
     int32_t gamma;
@@ -190,7 +190,7 @@ static inline void check_same_answer(const struct answer *got, const struct answ
               got->sentence, wanted->sentence);
 }
 
-/* Of a session's levels but the target. */
+/* Counts the tokens that all levels but the target drafted, and the accepted ones. */
 static inline uint64_t count_drafted(const riffle_session *session, uint64_t *accepted)
 {
     riffle_stats stats;

@@ -50,7 +50,7 @@ static inline uint64_t number_at(const unsigned char *at)
 /* The data of a matrix [64][n], which follows its name, two dimensions, type and offset. */
 static inline unsigned char *tensor_data(struct file *file, const char *name)
 {
-    static const char last[] = "ffn_norm.weight"; /* of the last layer: the file's last tensor */
+    static const char last[] = "ffn_norm.weight"; /* the file's last tensor, in the last layer */
     size_t at = 0;
     for (size_t i = 0; i + sizeof last < file->bytes && i < 65536; i++)
         if (memcmp(file->data + i, last, sizeof last - 1) == 0) at = i + sizeof last - 1;

@@ -1,5 +1,5 @@
-/* What the tests of the public interface share: a tiny model, a prompt, and a greedy answer as a
- * list of tokens. */
+/* Helpers for tests of the public interface: a tiny model, a prompt, and a greedy answer as a list
+ * of tokens. */
 #ifndef RF_TEST_API_HELPERS_H
 #define RF_TEST_API_HELPERS_H
 

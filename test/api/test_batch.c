@@ -234,7 +234,8 @@ static void check_refusals(riffle_model *model, struct request *request)
     asked.prompt = request->prompt.tokens;
     asked.n_prompt = CTX + 1;
     CHECK_FAILS(riffle_batch_add(batch, &asked), RIFFLE_ERR_CONTEXT);
-    /* What only shows when the answer begins is told by on_answer, and harms no other. */
+    /* An error that only shows when the answer begins is told by on_answer, and harms no other
+     * answer. */
     struct request bad = *request, fine = *request;
     bad.prompt.tokens[0] = 1 << 20;
     ask(batch, &bad);

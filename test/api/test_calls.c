@@ -1,5 +1,5 @@
-/* What may be called when: inside callbacks, from several threads, after fork(); and options of
- * later versions. */
+/* The calls that are allowed inside callbacks, from several threads and after fork(); and options
+ * of later versions. */
 #include <sys/wait.h>
 #include <unistd.h>
 

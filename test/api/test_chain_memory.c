@@ -10,7 +10,7 @@ static char foreign[4096],
 
 enum { WANTED = 20 };
 
-/* Without the pace, so that the same is done, and allocated, each time. */
+/* A fixed gamma in place of the pace, so that the same is done, and allocated, each time. */
 static const struct setting setting = {.gamma = 5, .n_ctx = 96, .threads = 1};
 
 static int open_metered(riffle_model **model, struct meter *meter)
@@ -102,7 +102,7 @@ static void answering(riffle_model *model, struct meter *meter, const struct pro
         CHECK_MSG(code == (done ? WANTED : RIFFLE_ERR_MEMORY),
                   "failing allocation %zu gives %lld: %s", n, (long long)code, riffle_last_error());
         failed += !done;
-        /* What the callback was not told of for want of memory may be committed: one token at most.
+        /* At most one token may be committed that the callback was not told of for want of memory.
          */
         const int32_t *held;
         got = (struct answer){.n = riffle_session_tokens(session, &held) - prompt->n};

@@ -9,7 +9,7 @@
 #include "api/handles.h"
 #include "cpu/cpu.h"
 
-/* Of the float model, and from SETTING_16 on of the quantised one with 16-bit activations. */
+/* Sessions of the float model; from SETTING_16 on, of the quantised one with 16-bit activations. */
 static const struct setting settings[] = {
     {.chain = "ngram", .gamma = 4},
     {.chain = "mxfp4", .gamma = 5},
@@ -82,7 +82,7 @@ static void passes_are_cancelled(riffle_model *model, const struct prompt *promp
                                  int end)
 {
     static struct answer wanted, got;
-    const int calls = model->engine->source->params.n_head_kv; /* of a layer, at least */
+    const int calls = model->engine->source->params.n_head_kv; /* calls for a layer, at least */
     riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
     begin(session, prompt);
     wanted = (struct answer){.n = 0};

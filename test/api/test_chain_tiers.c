@@ -6,7 +6,7 @@
 #include "emulate/emulate.h"
 #include "microkernels/kernels.h"
 
-/* What riffle_model_open does, on a tier that it would refuse. */
+/* Opens a model as riffle_model_open does, but on a tier that it would refuse. */
 static riffle_model *open_on_tier(int tier, const char *path, const riffle_model_options *options)
 {
     riffle_model_options header = *options;

@@ -9,14 +9,14 @@
 
 static const struct target {
     const char *path, *weights, *draft, *activations, *levels;
-    int every; /* of its cases, one in so many is taken */
+    int every; /* one of its cases in so many is taken */
 } targets[] = {{TINY_MODEL, "stored", QUANTISED_MODEL, "auto", ALL_LEVELS, 1},
                {QUANTISED_MODEL, "stored", TINY_MODEL, "8", ALL_LEVELS, 1},
                {QUANTISED_MODEL, "bf16", QUANTISED_MODEL, "auto", ALL_LEVELS, 1},
                {QUANTISED_MODEL, "stored", TINY_MODEL, "16", ALL_LEVELS_OF_16_BITS, 3}};
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
-/* Of the cases, one in so many is taken: slow devices are given an argument. */
+/* One case in so many is taken: slow devices are given an argument. */
 static int every = IS_SANITIZED ? 5 : 1, every_of_target = 1, n_cases;
 
 static int is_taken(void)
@@ -126,7 +126,7 @@ static void check_setting(riffle_model *model, const struct setting *setting, in
         }
     }
     uint64_t accepted, drafted = count_drafted(session, &accepted);
-    /* With so little in three short answers a table may have nothing to say. */
+    /* A table may have nothing to say after three short answers. */
     int may_be_idle = setting->gamma == 1 && setting->chain && strcmp(setting->chain, "ngram") == 0;
     if (setting->gamma && setting->min_confidence == 0.0f && !may_be_idle)
         CHECK_MSG(drafted > 0 && accepted > 0, "%s, gamma %d: nothing was drafted", setting->chain,
@@ -151,7 +151,7 @@ static void chains_write_what_plain_decoding_writes(void)
                                                     .threads = turn % 11 == 5 ? 2 + turn % 2 : 1},
                                   turn);
         riffle_model_close(model);
-        /* What models open with by default. */
+        /* The chain that models open with by default. */
         for (int with_draft = 0; with_draft < 2; with_draft++) {
             model = open_model(&targets[t], "auto", with_draft ? targets[t].draft : NULL);
             answer_plainly(model);

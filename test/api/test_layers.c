@@ -48,7 +48,7 @@ static struct tokens answer(riffle_model *model, const char *chain, const char *
     return made;
 }
 
-/* What follows a state that a model on other devices wrote. */
+/* The text that follows a state written by a model on other devices. */
 static struct tokens go_on(riffle_model *model, const char *state)
 {
     riffle_session *session = open_session(model, N_CTX, 2);
@@ -149,11 +149,11 @@ static uint64_t least_memory(int32_t n, int32_t ctx, const char *chain)
 /* Each layer takes what its weights and its part of the context take, to the byte. */
 static void memory_decides(void)
 {
-    enum { LAYER_CTX = 2 * 4 * 8 * 2 * sizeof(float) /* of two positions, on the plain device */ };
+    enum { LAYER_CTX = 2 * 4 * 8 * 2 * sizeof(float) /* two positions on the plain device */ };
     uint64_t least[N_LAYER + 1], short_ctx, drafted;
     for (int32_t n = 1; n <= N_LAYER; n++) least[n] = least_memory(n, N_CTX, "none");
     for (int32_t n = 3; n < N_LAYER; n++) CHECK_INT(least[n] - least[n - 1], least[2] - least[1]);
-    /* With all layers it has the embedding, too. */
+    /* The device has the embedding, too, if it has all layers. */
     CHECK_INT(least[N_LAYER] - least[N_LAYER - 1] - (least[2] - least[1]),
               N_VOCAB * N_EMBD * sizeof(float));
     CHECK(least[1] > least[2] - least[1]); /* the head and a pass are beside the first layer */

@@ -37,8 +37,8 @@ static void opening_a_model(const char *path)
     CHECK(n > 20); /* the allocator is the one that is used */
 }
 
-/* What a session does in one go, so that one sweep covers all of it: a code of the first call that
- * failed, else 0. */
+/* Makes all calls of a session in one go, so that one sweep covers them. Returns the code of the
+ * first call that failed, else 0. */
 static int64_t work(riffle_model *model, struct tokens *tokens)
 {
     static const riffle_message messages[] = {{"user", "Tell me about the red ball."}};

@@ -421,7 +421,7 @@ static void a_shorter_file_is_an_error(uint32_t flags)
     } else {
         CHECK_FAILS(riffle_generate(session, &limit, NULL, NULL), RIFFLE_ERR_IO);
         CHECK(strstr(riffle_last_error(), path) && strstr(riffle_last_error(), "shorter"));
-        /* What the prompt's pass had answered may be committed. */
+        /* The answer of the prompt's pass may be committed. */
         int32_t n = riffle_session_tokens(session, NULL);
         CHECK(n == prompt.count || n == prompt.count + 1);
         CHECK_FAILS(riffle_tokenize(model, "a", 1, 0, NULL, 0), RIFFLE_ERR_IO);
@@ -442,7 +442,7 @@ static void codes_have_names(void)
     CHECK_STR(riffle_version(), version);
 }
 
-/* What riffle_devices lists. */
+/* The devices that riffle_devices lists. */
 struct devices {
     int count, usable;
     char first[32];

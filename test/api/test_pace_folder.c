@@ -1,5 +1,5 @@
-/* What is kept of a machine's pace in the cache folder: written when a session that has worked is
- * closed, taken up by the next, and never in anyone's way. */
+/* The pace of a machine in the cache folder: written when a session that has worked is closed,
+ * taken up by the next one, and never the reason for a failure. */
 #define _DEFAULT_SOURCE
 #include <dirent.h>
 #include <sys/stat.h>

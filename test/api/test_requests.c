@@ -1,5 +1,6 @@
-/* What batches tell beside texts: log-probabilities and vectors. And biases of logits. Each is
- * compared with what follows from riffle_logits, and is the same bits with any chain and company.
+/* Results of batches beside texts: log-probabilities, vectors, and the effect of biases of logits.
+ * Each is compared with values computed from riffle_logits, and has the same bits with any chain
+ * and company.
  *
  *     test_requests [EVERY]     only every so-manieth request, for slow devices */
 #include <math.h>
@@ -222,7 +223,7 @@ static void check_chains(riffle_model *model, struct asked *list, int every)
 /* A text whose tokens' log-probabilities are wanted. */
 struct scored {
     struct told told[CTX];
-    int32_t tokens[CTX], n, n_told, n_before; /* of these tokens, those of the prompt */
+    int32_t tokens[CTX], n, n_told, n_before; /* n_before: tokens of the prompt */
 };
 
 static void on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
@@ -249,8 +250,8 @@ static void score(riffle_batch *batch, struct scored *scored)
     CHECK_OK(riffle_batch_add(batch, &request));
 }
 
-/* What was told of the prompt is what riffle_score says; of the answer that follows it, to the bit
- * what was told when it was made. */
+/* Log-probabilities of the prompt are the ones of riffle_score. For the answer that follows it they
+ * are, to the bit, the ones told when it was made. */
 static void check_scored(riffle_model *model, const struct scored *scored,
                          const struct asked *asked)
 {

@@ -31,7 +31,7 @@ static const struct chain float_chains[] = {{"ngram", 3, 0.0f},
                                                  {"ngram > a8", 0, 0.0f},
                                                  {"ngram > stories260K.gguf > a8", 5, 0.2f}};
 
-/* Of the model that is checked. */
+/* The chains of the model that is checked. */
 static const struct chain *chains;
 static int n_chains;
 

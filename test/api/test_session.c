@@ -185,7 +185,7 @@ static void a_callback_can_stop_at_every_token(riffle_model *model)
         CHECK_INT(CHECK_OK(riffle_generate(session, &options, gather, &part)), n);
         CHECK_INT(riffle_session_finish(session, NULL), RIFFLE_FINISH_CANCELLED);
         CHECK_INT(riffle_session_tokens(session, NULL), prompt.count + n);
-        /* What comes next is what would have come. */
+        /* The answer goes on as it would have without the stop. */
         struct tokens rest = generate(session, 24 - n);
         CHECK(rest.count == 24 - n &&
               memcmp(rest.ids, whole.ids + n, (size_t)rest.count * sizeof *rest.ids) == 0);
@@ -348,7 +348,7 @@ static void threads_share_a_model(riffle_model *model)
 
 struct fork {
     riffle_session *session;
-    int32_t token; /* that it goes on with */
+    int32_t token; /* the token that it goes on with */
     struct tokens answer;
 };
 

@@ -47,7 +47,7 @@ static void check_untouched(riffle_session *session, const struct tokens *held,
     CHECK_OK(riffle_rewind(session, held->count));
 }
 
-/* Of the header. */
+/* Offsets in the header of a state file. */
 enum {
     VERSION_AT = 8,
     CONTENT_AT = 24,
@@ -55,7 +55,7 @@ enum {
     KV_BYTES_AT = 40,
     DICTIONARY_BYTES_AT = 56,
     HEADER_BYTES = 64,
-    OLD_HEADER_BYTES = 56 /* of version 4, which has no dictionary */
+    OLD_HEADER_BYTES = 56 /* version 4, which has no dictionary */
 };
 
 static int32_t held_tokens(const unsigned char *data)
@@ -174,7 +174,7 @@ static struct drafting go_on_drafting(riffle_session *session)
 
 /* Changes to the file, which then has a right checksum, and whether it is still loaded. */
 static const struct {
-    size_t at; /* in the first context that is saved */
+    size_t at; /* offset in the first context that is saved */
     uint32_t value;
     int is_good;
 } forgeries[] = {
@@ -246,7 +246,7 @@ static void drafts_are_kept(riffle_model *model, const char *path)
     if (CHECK_OK(riffle_fork(&fork, session)) < 0) return;
     CHECK_INT(rf_successors_bytes(dictionary_of(fork)), known);
     struct drafting made = go_on_drafting(session);
-    CHECK_INT(rf_successors_bytes(dictionary_of(fork)), known); /* it is its own */
+    CHECK_INT(rf_successors_bytes(dictionary_of(fork)), known); /* the fork has its own */
     struct drafting forked = go_on_drafting(fork);
     check_same_drafting(&made, &forked);
     riffle_session_close(fork);

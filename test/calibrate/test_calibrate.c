@@ -46,8 +46,8 @@ static riffle_quantize_options calibrating(const char *on)
     return options;
 }
 
-static double logprobs[4][SCORED]; /* that `loss` found */
-static double original[4][SCORED]; /* those of TINY_MODEL */
+static double logprobs[4][SCORED]; /* results of the last call of `loss` */
+static double original[4][SCORED]; /* results for TINY_MODEL */
 
 /* The mean of -log p of the text. */
 static double loss(const char *path)
@@ -321,7 +321,7 @@ static void continues(void)
     CHECK(!rf_path_exists(saved));
     same_file(wanted, bytes, "after an interruption");
 
-    /* What is left of another calibration, or damaged, is not used. */
+    /* A file of another calibration, or a damaged one, is not used. */
     for (int i = 0; i < 3; i++) {
         static char other[sizeof text];
         struct stop stop = {.at = 2 * WINDOWS + 1}, all = {0};
@@ -392,7 +392,7 @@ static void damaged(const char *after, size_t at, char byte, int code, const cha
     free(data);
 }
 
-/* What a reader of W4A8 relies on. */
+/* Files that break a rule of W4A8 which readers rely on. */
 static void bad_files(void)
 {
     write_text(1);

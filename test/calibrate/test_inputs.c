@@ -45,7 +45,7 @@ static void hessian_is_the_sum(const struct inputs *inputs)
         }
 }
 
-/* With all rows of one energy, damping is k / n of the diagonal and a hundredth of its mean. */
+/* If all rows have one energy, damping is k / n of the diagonal and a hundredth of its mean. */
 static void damps_the_diagonal(struct inputs *inputs)
 {
     double diagonal[K] = {0}, mean = 0;

@@ -7,7 +7,7 @@
 /* A machine whose clock falls, and on which other work disturbs some measurements. */
 struct machine {
     size_t fastest;
-    double lead;        /* of the fastest candidate over the others */
+    double lead;        /* lead of the fastest candidate over the others */
     double drift;       /* per measurement */
     unsigned disturbed; /* every so many measurements are half as fast; 0: none */
     size_t n_measured, n_final;

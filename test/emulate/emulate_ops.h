@@ -1,5 +1,5 @@
-/* What the emulated instructions compute, as Intel's Software Developer's Manual defines them: no
- * registers, no signals. */
+/* The arithmetic of the emulated instructions, as Intel's Software Developer's Manual defines them:
+ * no registers, no signals. */
 #ifndef RF_TEST_EMULATE_OPS_H
 #define RF_TEST_EMULATE_OPS_H
 
@@ -25,7 +25,7 @@ void emulate_vector(unsigned opcode, enum vex_prefix prefix, size_t width, uint8
 enum { EMULATE_TILES = 8, EMULATE_TILE_ROWS = 16, EMULATE_TILE_ROW_BYTES = 64 };
 
 struct emulate_tiles {
-    uint8_t config[64]; /* as ldtilecfg takes it; all zero: not configured */
+    uint8_t config[64]; /* operand of ldtilecfg; all zero: not configured */
     uint8_t row[EMULATE_TILES][EMULATE_TILE_ROWS][EMULATE_TILE_ROW_BYTES];
 };
 

@@ -19,7 +19,7 @@ struct place {
 };
 
 struct vex {
-    uint8_t opcode, prefix; /* in map 0F38; VEX.pp */
+    uint8_t opcode, prefix; /* opcode of map 0F38; VEX.pp */
     int wide;               /* 256 bits */
     int reg, vvvv;
     struct place last;
@@ -30,7 +30,7 @@ struct vex {
 struct state {
     uint64_t general[16], general_after[16];
     uint8_t vector[16][64], vector_after[16][64]; /* the upper 32 bytes only with AVX-512 */
-    uint8_t memory[256];                          /* what RIP reaches */
+    uint8_t memory[256];                          /* operand that is addressed by RIP */
 };
 
 struct snippet {

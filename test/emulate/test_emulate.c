@@ -103,7 +103,7 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* Of the two neighbours in BF16, the nearer one, or the even one. */
+/* The nearer of the two neighbours in BF16, or the even one. */
 static uint16_t nearest_bf16(uint32_t bits)
 {
     uint16_t down = (uint16_t)(bits >> 16), up = (uint16_t)(down + 1);

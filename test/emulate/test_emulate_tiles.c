@@ -228,8 +228,8 @@ static void check_product(struct snippet *snippet, uint64_t *random, const struc
     }
 }
 
-/* What a processor refuses, the emulator does, too: another process dies of it. Without a
- * name for what is wrong, it must live. */
+/* The emulator refuses what a processor refuses: another process dies of it. If `name` does not say
+ * what is wrong, the process must live. */
 static void check_refused(struct snippet *snippet, const char *what,
                           const struct tile_config *config, uint8_t opcode, uint8_t prefix, int reg,
                           int vvvv, int last)

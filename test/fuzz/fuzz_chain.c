@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     rf_chain_format(&chain, whole, sizeof whole);
     size_t n = strlen(whole);
     for (size_t cap = 0; cap < 70; cap++) {
-        char *part = malloc(cap ? cap : 1); /* of exactly its size, for a sanitizer */
+        char *part = malloc(cap ? cap : 1); /* exact size, so that a sanitizer sees overruns */
         if (!part) break;
         rf_chain_format(&chain, part, cap);
         if (cap)

@@ -1,4 +1,4 @@
-/* What tests of CUDA kernels share: memory on both sides, and numbers that look random. */
+/* Helpers for tests of CUDA kernels: memory on both sides, and numbers that look random. */
 #ifndef RF_TEST_GPU_DEVICE_H
 #define RF_TEST_GPU_DEVICE_H
 

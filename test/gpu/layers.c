@@ -105,7 +105,7 @@ struct gpu_rows rows_for(struct gpu_rows rows, int32_t n)
 
 /* A row as the device takes it. */
 struct device_row {
-    struct gpu_rows *rows; /* in the host's memory */
+    struct gpu_rows *rows; /* pointers into the host's memory */
     size_t row;
 };
 
@@ -148,7 +148,7 @@ static void put_row(const struct layer *layer, size_t i, const struct device_row
         const struct rf_a16 *in_16 = (const struct rf_a16 *)blocks + b;
         const struct rf_a8 *in_8 = (const struct rf_a8 *)blocks + b;
         int q[32];
-        for (size_t j = 0; j < 32; j++) /* of four: 0, 2, 1, 3 */
+        for (size_t j = 0; j < 32; j++) /* order within each four: 0, 2, 1, 3 */
             q[j] = to->rows->low ? in_16->q[j - j % 4 + (j % 4 >> 1 | (j & 1) << 1)] : in_8->q[j];
         put_block(to, b, q, to->rows->low ? in_16->d : in_8->d);
     }

@@ -24,8 +24,8 @@ struct subject {
     float cap;
     float *q, *sinks;                  /* [rows][heads][dim]; [heads] or NULL */
     float *k, *v;                      /* [KV head][n][dim], as the cache holds them */
-    uint16_t *blocks;                  /* as the device has them, from the first position on */
-    uint8_t *groups;                   /* likewise */
+    uint16_t *blocks;                  /* the device's layout, from the first position on */
+    uint8_t *groups;                   /* the device's layout */
     size_t of_block, of_group, padded; /* elements, bytes */
     int32_t n_blocks, n_groups;
     struct gpu_heads heads;
@@ -134,7 +134,7 @@ static void subject_free(struct subject *subject)
     MUST_RUN(cudaFree(subject->device_groups));
 }
 
-/* What a query has so far: sums of values, and of weights. */
+/* The state of a query so far: sums of values, and of weights. */
 struct sums {
     double values[MOST_DIM], weights;
 };

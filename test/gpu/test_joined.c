@@ -444,7 +444,7 @@ static void check_wide_gate(size_t m, size_t k)
     wide_free(&wide);
 }
 
-/* Of all forms of tiles, on a device of 132 processors, and in parts of even and odd lengths. */
+/* Checks all forms of tiles, for a device of 132 processors, in parts of even and odd lengths. */
 static void check_wide(void)
 {
     static const size_t rows[] = {1500, 2048, 3000, 3550, 4096, 4600, 6144, 8192},

@@ -122,7 +122,7 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
 
 enum { EXPERTS = 5, MOST_SORTED = EXPERTS * (MOST_ROWS + GPU_ROW_GROUP) };
 
-/* Of n rows, expert e has those for which (i + e) % 3 is 0, but expert 3 none. */
+/* Gives expert e the rows i of n for which (i + e) % 3 is 0, but expert 3 none. */
 static void group_rows(int32_t n, int32_t *sources, struct gpu_group *groups, struct by_expert *by)
 {
     int32_t at = 0, most = gpu_group_rows(n);

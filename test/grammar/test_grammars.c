@@ -1,4 +1,5 @@
-/* What grammars and schemas accept, what they are refused for, and that any allocation may fail. */
+/* The texts that grammars and schemas accept, the reasons for which they are refused, and failures
+ * of every allocation. */
 #include "grammar/ir.h"
 #include "platform/memory.h"
 #include "support/check.h"
@@ -301,7 +302,7 @@ static void check_refused(enum rf_grammar_kind kind, const struct refused *r)
     rf_grammar_free(grammar);
 }
 
-/* Only where the grammar names it the control token is a candidate. */
+/* The control token is a candidate only where the grammar names it. */
 static void check_control_token(int32_t control)
 {
     struct rf_error error = {.text = ""};

@@ -88,7 +88,7 @@ static uint64_t repeat_ends(struct plain *p, const struct rf_expr *e, uint64_t f
     for (int32_t i = 1; at && (e->most < 0 || i <= e->most); i++) {
         at = ends_of(p, e->repeated, at);
         if (i >= e->least) {
-            at &= ~seen; /* from there everything is known */
+            at &= ~seen; /* everything is known from the seen ones on */
             seen |= at;
             found |= at;
         }

@@ -64,7 +64,7 @@ static int read_text(FILE *file, struct text *text)
     return 1;
 }
 
-/* Of all expected logits. */
+/* The standard deviation of all expected logits. */
 static double deviation(const struct text *text)
 {
     double sum = 0, squares = 0, n = 0;

@@ -11,7 +11,7 @@ int main(void)
     static const struct agreement agreement = {&cuda, 1.2e-2, 1.8e-2, 1};
     device_must_exist(&cuda);
     check_agreement(&agreement);
-    /* With a layer on the processor. */
+    /* A CUDA device with a layer on the processor. */
     static const struct device both = {"processor and cuda", &shared_cuda_kind, NULL};
     static const struct agreement shared = {&both, 1.2e-2, 1.8e-2, 1};
     check_agreement(&shared);

@@ -506,7 +506,7 @@ int main(void)
     check_model("stories260K", source, RF_WEIGHTS_BF16, 1);
     rf_source_close(source);
 
-    /* What stories260K has not: biases, the other pairing, a tied head, odd widths, three query
+    /* Parts that stories260K lacks: biases, the other pairing, a tied head, odd widths, three query
      * heads to one of keys. */
     struct rf_params qwen2 = synthetic_qwen2();
     static const enum rf_dtype f32 = RF_F32, bf16 = RF_BF16;

@@ -58,13 +58,13 @@ struct script {
     struct writer writer, fork;
     int32_t prompt[PROMPT], out[MAX_TOKENS], n_out;
     uint8_t *state;
-    int code;       /* that the n-th call fails with */
-    int n_failures; /* that have come out */
+    int code;       /* code with which the n-th call fails */
+    int n_failures; /* failures that have come out */
 };
 
 /* ---- one step at a time ---- */
 
-/* What every step can rely on after a failure. */
+/* Checks what every step relies on after a failure. */
 static void check_failure(struct script *script, const struct writer *writer, int code,
                           const struct rf_error *error, int32_t n_committed, const char *what)
 {
@@ -210,7 +210,7 @@ static void save_and_load(struct script *script, struct writer *writer)
     free(script->state);
 }
 
-/* What happens; the tokens that are written are script->out. */
+/* Runs the script; the tokens that are written are script->out. */
 static void run(struct script *script, const struct rf_source *source)
 {
     struct writer *writer = &script->writer, *fork = &script->fork;

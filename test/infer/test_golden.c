@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     riffle_session *session;
     riffle_model_options model_options;
     riffle_model_options_init(&model_options, sizeof model_options);
-    model_options.weights = "bf16"; /* as the oracle's */
+    model_options.weights = "bf16"; /* the oracle's form */
     riffle_session_options options;
     riffle_session_options_init(&options, sizeof options);
     options.n_ctx = MAX_TOKENS;

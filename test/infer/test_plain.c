@@ -25,7 +25,7 @@ static int host_can_read(const void *address)
     return can_read;
 }
 
-/* What a pass of two groups is given, and what it gives. */
+/* The inputs and results of a pass of two groups. */
 struct request {
     struct rf_cache *caches[2];
     int32_t tokens[2][4], wanted[2];

@@ -1,4 +1,5 @@
-/* When a text counts as endless: what only repeats itself does, what people ask for does not. */
+/* Tests when a text counts as endless: a text that only repeats itself does, repetitions that
+ * people ask for do not. */
 #include "infer/repetition.h"
 
 #include "support/check.h"

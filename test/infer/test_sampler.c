@@ -36,7 +36,7 @@ static int32_t choose(const float *logits, const int32_t *history, int32_t n)
     return choice.token;
 }
 
-/* Which ids 2000 draws, each with a seed of its own, come upon, as a bit mask. */
+/* The ids that 2000 draws give, each with a seed of its own, as a bit mask. */
 static unsigned reached(const struct rf_sampling *sampling, const float *logits,
                         const int32_t *history, int32_t n)
 {
@@ -66,8 +66,8 @@ static void check_greedy(void)
     greedy.repeat_last_n = 1;
     CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
     CHECK_INT(choose((float[N]){0, 3, 2, 0, 0, 0, 0, 0}, (int32_t[]){1, 5}, 2), 1);
-    /* Of the answer, from position 1 on, token 1 is there twice: 3 - 2 * 0.5 falls under 2.25, and
-     * with presence under 1.9. */
+    /* Token 1 is in the answer, from position 1 on, twice: 3 - 2 * 0.5 falls under 2.25, and with
+     * presence under 1.9. */
     greedy = plain;
     greedy.temperature = 0.0f;
     greedy.frequency_penalty = 0.5f;
@@ -84,7 +84,7 @@ static void check_greedy(void)
     greedy.presence_penalty = 0.25f;
     CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
     CHECK_INT(choose(answer, history, 3), 0);
-    /* What is encouraged comes again. */
+    /* An encouraged token comes again. */
     greedy.frequency_penalty = 0.0f;
     greedy.presence_penalty = -2.0f;
     CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
@@ -120,7 +120,7 @@ static void check_cuts(void)
     s.top_p = 0.001f;
     CHECK_INT(reached(&s, logits, NULL, 0), 0x02);
     s = plain;
-    s.min_p = 0.3f; /* of the greatest: 1/4 is half of 1/2, 1/8 a quarter */
+    s.min_p = 0.3f; /* a share of the greatest: 1/4 is half of 1/2, 1/8 a quarter */
     CHECK_INT(reached(&s, logits, NULL, 0), 0x03);
     /* Top-p counts what top-k left: of {1/2, 1/4} the first holds 2/3. */
     s = plain;
@@ -189,7 +189,7 @@ static void check_confidence(void)
         CHECK_MSG(fabs((double)choice.confidence - wanted) < 1e-6, "%g, not %g",
                   (double)choice.confidence, wanted);
     }
-    /* At the lowest temperatures there is, the greatest. */
+    /* The lowest temperatures there are give the greatest. */
     s = plain;
     s.temperature = 1e-45f;
     CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);

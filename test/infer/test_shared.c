@@ -60,7 +60,7 @@ static void check_kinds(const struct device *alone, const struct device *both)
     same_bits(alone, both, "experts", &params, mixed, 4, RF_WEIGHTS_STORED);
 }
 
-/* What each device holds of weights and of a cache adds up to what one holds alone. */
+/* The memory of both devices for weights and a cache adds up to the memory of one device alone. */
 static void memory_is_of_both(void)
 {
     static const enum rf_dtype bf16 = RF_BF16;
@@ -93,7 +93,7 @@ int main(void)
                                plain = {"plain", &plain_backend_kind, NULL},
                                plains = {"plain ones", &shared_plain_kind, NULL},
                                mixed = {"processor and plain", &shared_mixed_kind, NULL};
-    /* As of the processor alone (test_engine.c). */
+    /* Bounds of the processor alone (test_engine.c). */
     static const struct agreement agreement = {
         .device = &mixed, .bf16 = 1.2e-2, .quantised = 1.8e-2, .experts = 1};
     check_kinds(&cpu, &cpus);

@@ -14,7 +14,7 @@ enum {
     N_TEXT = 512, /* tokens that are there before the trees: two chunks of attention */
     ROUNDS = 2,   /* trees that follow each other, each on a path of the one before */
     N_CTX = N_TEXT + ROUNDS * RF_TREE_ROWS,
-    N_ENGINES = 3 /* with 1, 2 and 3 threads; each reads the trees, and another one decodes */
+    N_ENGINES = 3 /* have 1, 2 and 3 threads; each reads the trees, and another one decodes */
 };
 
 static int on_cuda; /* this run */

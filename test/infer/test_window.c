@@ -55,7 +55,7 @@ static int same(const float *a, const float *b)
     return memcmp(a, b, N_VOCAB * sizeof *a) == 0;
 }
 
-/* Of a short text a row reads all. */
+/* A row reads all of a short text. */
 static void short_texts_are_read(const struct bench *bench, const int32_t *tokens)
 {
     static float got[ROWS][N_VOCAB], wanted[ROWS][N_VOCAB];

@@ -204,7 +204,7 @@ __attribute__((noinline)) static void check_fault(void)
     CHECK(sees_main());
 }
 
-/* Where the timer's signals came. */
+/* The places at which the timer's signals came. */
 static struct {
     struct rf_function function;
     volatile int in_function, lost;

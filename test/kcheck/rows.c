@@ -131,7 +131,7 @@ static void check_first_above(struct kcheck *check, size_t n)
     kcheck_release(x, n * sizeof *x);
 }
 
-/* It reads exactly n bytes, each as often as asked; of three times one is left. */
+/* read_streams reads exactly n bytes, each as often as asked: three times leave one. */
 static void check_read(struct kcheck *check, size_t n)
 {
     uint64_t *data = kcheck_guarded(n), wanted = 0;

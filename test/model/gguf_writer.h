@@ -23,7 +23,7 @@ enum {
 struct w_value {
     char key[96];
     uint32_t type;
-    unsigned char data[1024]; /* as it lies in the file, behind the type */
+    unsigned char data[1024]; /* the file's bytes behind the type */
     size_t bytes;
 };
 

@@ -15,8 +15,8 @@ enum {
     HF_TOKENIZER,
     HF_SENTENCEPIECE,
     HF_INDEX,
-    HF_HEADER,  /* of model.safetensors, or of the first shard */
-    HF_HEADER2, /* of the second shard */
+    HF_HEADER,  /* header of model.safetensors, or of the first shard */
+    HF_HEADER2, /* header of the second shard */
     HF_FILES
 };
 

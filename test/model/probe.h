@@ -1,4 +1,4 @@
-/* What the readers' tests watch: allocations, open mappings, temporary files. */
+/* Resources that the readers' tests watch: allocations, open mappings, temporary files. */
 #ifndef RF_TEST_PROBE_H
 #define RF_TEST_PROBE_H
 

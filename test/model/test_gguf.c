@@ -40,10 +40,10 @@ enum op {
     SET_F64,
     SET_BOOL,
     SET_STRING,
-    SET_TYPE,       /* of a value, bytes unchanged */
-    SET_ELEM_TYPE,  /* of an array */
-    SET_COUNT,      /* of an array */
-    SET_LENGTH,     /* of a string */
+    SET_TYPE,       /* type of a value, bytes unchanged */
+    SET_ELEM_TYPE,  /* type of an array's elements */
+    SET_COUNT,      /* count of an array's elements */
+    SET_LENGTH,     /* length of a string */
     SET_ELEM,       /* 4-byte element `index` of an array */
     SET_TOKEN_TEXT, /* tokens: the text of the byte token */
     DROP,
@@ -54,7 +54,7 @@ enum op {
     TRAILING,      /* bytes behind the last tensor */
     TENSOR_TYPE,
     TENSOR_OFFSET,
-    TENSOR_NAME, /* to `text` */
+    TENSOR_NAME, /* becomes `text` */
     TENSOR_DROP,
     TENSOR_ADD, /* a vector of `number` */
     VALUES,     /* claims `number` more metadata values */
@@ -65,7 +65,7 @@ enum op {
 };
 
 struct mutation {
-    const char *sentence; /* what the error must contain */
+    const char *sentence; /* text that the error must contain */
     int code;
     enum op op;
     const char *target;

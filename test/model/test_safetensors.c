@@ -40,7 +40,7 @@ static void write_model(const struct hf_model *model)
             CHECK_INT(probe_write(path, model->texts[i].data, bytes), 0);
         }
     }
-    /* With an index there is no single file of the plain name: the first shard is renamed. */
+    /* A folder with an index has no single file of the plain name: the first shard is renamed. */
     if (model->texts[HF_INDEX].bytes) {
         char from[600], to[600];
         snprintf(from, sizeof from, "%s/model.safetensors", folder);
@@ -71,7 +71,7 @@ static int open_folder(const char *path, struct probe *probe, struct rf_error *e
 struct mutation {
     const char *sentence;
     int code, file;
-    const char *from, *to; /* from NULL: the file goes */
+    const char *from, *to; /* from is NULL: the file is removed */
 };
 
 #define F RF_ERR_FORMAT
@@ -527,7 +527,7 @@ static void test_good_variants(void)
     rf_source_close(source);
 }
 
-/* What generation_config.json recommends, unless it says not to sample. */
+/* Sampling is what generation_config.json recommends, unless it says not to sample. */
 static void test_recommended_sampling(void)
 {
     static struct hf_model model;

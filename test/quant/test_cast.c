@@ -46,7 +46,7 @@ static int nearest_e2m1(double a)
     return best;
 }
 
-/* What 32 values become with the scale 2^exponent. */
+/* Casts 32 values with the scale 2^exponent. */
 static double mxfp4_with(const float *x, int exponent, float *values)
 {
     for (int i = 0; i < 32; i++) {
@@ -90,7 +90,7 @@ static void check_mxfp4(void)
         x[turn % 32] = 32 * scale;
         mxfp4_is_the_definition(x);
     }
-    /* What is worth no scale, and what is no number. */
+    /* Values that are too small for a scale, and NaN. */
     static const float nothing[] = {0, -0.0f, 0x1p-140f, NAN};
     uint8_t block[17];
     for (int n = 0; n < 4; n++) {
@@ -218,7 +218,7 @@ static void check_widened(enum rf_dtype dtype, enum rf_cast_target target, int s
         d = rf_f32_to_f16(
             (float)((dtype == RF_Q4_K ? 7.5 : -7.5) * (0.001 + 0.01 * next_uniform())));
         memcpy(blocks + i * info->block_bytes + minimum_at, &d, sizeof d);
-        /* As whoever made them leaves them: the greatest scale and minimum are 63. */
+        /* Encoders leave 63 as the greatest scale and minimum. */
         if (dtype == RF_Q4_K)
             blocks[i * info->block_bytes + 4] = blocks[i * info->block_bytes + 8] = 63;
     }
@@ -228,7 +228,7 @@ static void check_widened(enum rf_dtype dtype, enum rf_cast_target target, int s
     CHECK_MSG(off < 5e-3, "%s, widened to BF16 and cast, is off by %.2e", info->name, off);
 }
 
-/* As above, of files that ggml wrote: each group has a code at the end of the range, one group the
+/* The same for files that ggml wrote: each group has a code at the end of the range, one group the
  * scale -128. */
 static void check_widened_q6_k(void)
 {

@@ -72,7 +72,7 @@ static void check_form(const struct rf_params *params, const enum rf_dtype *type
     for (int32_t i = 0; i < source->n_tensors; i++) casts += owned[i] != NULL;
     CHECK((memcmp(got, plain, n * sizeof *got) != 0) == (casts > 0));
 
-    /* What it takes is known before: the panels of the cast. */
+    /* The memory is known before: the panels of the cast. */
     struct rf_weight_cost cost, stored;
     struct rf_error error;
     CHECK_INT(

@@ -345,7 +345,7 @@ static void as_plain_loops(enum rf_dtype dtype, size_t k)
     free(h);
 }
 
-/* What rf_grid_round says a code stands for is what the block holds. */
+/* The block holds the value that rf_grid_round says a code stands for. */
 static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
 {
     const struct rf_grid_layout *layout = rf_grid_layout(dtype);

@@ -113,7 +113,8 @@ static void parsed_free(struct parsed *parsed)
     rf_source_close(parsed->source);
 }
 
-/* Of `in`, in its order; the keys that types decide are `n_new` more, and of type UINT32. */
+/* The file has the metadata of `in`, in its order. The keys that types decide are `n_new` more, and
+ * of type UINT32. */
 static void metadata_stays(const char *in, const char *type, size_t n_new, int64_t file_type)
 {
     struct parsed before, after;

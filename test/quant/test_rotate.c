@@ -62,7 +62,7 @@ static float *rotated(const struct rf_rotation *rotation, const struct rf_tensor
     return rows;
 }
 
-static int by_name(const void *a, const void *b) /* as rf_source_tensor needs them */
+static int by_name(const void *a, const void *b) /* the order that rf_source_tensor needs */
 {
     return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
 }
@@ -100,7 +100,7 @@ static void computes_the_same(void)
         tensors[i].data = rotated(rotation, &tensors[i], whole);
         n_turned++;
     }
-    CHECK_INT(n_turned, 3 + 2 * 10); /* of a layer all but the biases of q and k */
+    CHECK_INT(n_turned, 3 + 2 * 10); /* all of a layer but the biases of q and k */
     CHECK(kurtosis(up, rf_source_tensor(&turned, up->name)->data) < 5);
     logits_of(source, before);
     logits_of(&turned, after);

@@ -27,7 +27,7 @@
 #include "reference/rounding.h"
 #include "reference/weights.h"
 
-/* What one token needs, and the keys and values of all before it. */
+/* Buffers for one token, and the keys and values of all tokens before it. */
 struct state {
     float *x;             /* [n_embd]: the residual stream */
     float *normed, *out;  /* [n_embd]: a block's input and output */
@@ -130,7 +130,7 @@ static void attention_block(struct state *s, const struct rf_params *p,
         value[i] = reference_round_f16(value[i]);
     }
     for (int h = 0; h < p->n_head; h++) {
-        int offset = h / (p->n_head / p->n_head_kv) * dim; /* its key head's place in a row */
+        int offset = h / (p->n_head / p->n_head_kv) * dim; /* place of the key head in a row */
         attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim,
                (size_t)n_kv, s->score);
     }
@@ -222,7 +222,7 @@ static void attend(float *out, const float *query, const float *keys, const floa
         double dot = 0;
         for (int i = 0; i < head_dim; i++)
             dot += (double)query[i] * keys[(size_t)t * stride + (size_t)i];
-        score[t] = dot * (double)(1.0f / sqrtf((float)head_dim)); /* in the engine, of F32 */
+        score[t] = dot * (double)(1.0f / sqrtf((float)head_dim)); /* the engine's factor is F32 */
         if (score[t] > largest) largest = score[t];
     }
     for (int t = 0; t <= position; t++) total += score[t] = exp(score[t] - largest);

@@ -12,8 +12,8 @@ struct reference_matrix {
 };
 
 struct reference_feed_forward {
-    struct reference_matrix gate, up, down; /* with experts: all of theirs, one after the other */
-    int width;                              /* of one of them; 0: the layer has none */
+    struct reference_matrix gate, up, down; /* matrices of all experts, one after the other */
+    int width;                              /* width of one expert; 0: the layer has none */
 };
 
 struct reference_layer {

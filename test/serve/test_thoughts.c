@@ -7,7 +7,7 @@
 #include "platform/memory.h"
 #include "support/check.h"
 
-/* What came, with a letter before each run of one part: m, t or r. */
+/* The output so far, with a letter before each run of one part: m, t or r. */
 struct seen {
     char text[1024];
     int last;

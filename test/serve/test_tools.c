@@ -127,7 +127,7 @@ static void check_most(const json_t *tools)
     tool_reader_free(&reader);
 }
 
-/* What an answer that must call begins with, and the alternatives of its rest. */
+/* Checks the beginning of an answer that must call, and the alternatives of its rest. */
 static void check_forced(enum tool_form form, const char *wanted, const char *wanted_rest)
 {
     json_t *tools = json_loads("[{\"function\": {\"name\": \"f\"}},"

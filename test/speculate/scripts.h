@@ -31,7 +31,8 @@ static inline uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Of the next pass: up to 15 % longer, and in one stretch of passes in four 1.4 times that. */
+/* Factor on the seconds of the next pass: up to 1.15, and 1.4 times that in one stretch of passes
+ * in four. */
 static inline double script_disturbance(void)
 {
     static uint64_t passes;
@@ -120,7 +121,7 @@ enum kind {
     JUDGE
 };
 
-/* What judges have done with the drafts of one chain: the cascade's statistics tell the same. */
+/* The judges' account of the drafts of one chain, which the cascade's statistics must equal. */
 struct account {
     uint64_t drafted, accepted;
     uint64_t judged_at[RF_MAX_DRAFT], accepted_at[RF_MAX_DRAFT];
@@ -131,25 +132,25 @@ struct script {
     enum kind kind;
     double agrees;    /* the probability of saying what the target says */
     double row_cost;  /* seconds of a pass over one row */
-    double more_cost; /* and of each further row, as a share */
+    double more_cost; /* cost of each further row, as a share of row_cost */
     int informative;  /* its confidence tells when it errs */
     int shares;       /* it reads along in the target's cache, so a new text is not new to it */
-    int asks;         /* it has tokens that it would like to know what follows */
+    int asks;         /* it has probes: tokens whose followers it would like to know */
     double second;    /* the probability that its runner-up is right where it errs */
-    int32_t rows;     /* that a judge reads of a draft at most; 0: all */
+    int32_t rows;     /* most rows of a draft that a judge reads; 0: all */
     int fail_at;      /* the call of choose, keep or draft that fails; 0: none */
     int fail_code;
     int calls, has_failed;
-    int knows_next; /* a judge: it can choose without a pass, once */
+    int knows_next; /* 1: this judge can choose without a pass, once */
 
-    /* What it was told of the text: it holds until a rewind says otherwise. */
+    /* The text as it was told: valid until a rewind. */
     const int32_t *text;
     int32_t told[MOST_TEXT], n_told, n_followed;
 
-    struct rf_draft last; /* a judge: asked about, after n_last tokens */
+    struct rf_draft last; /* the draft that a judge was asked about, after n_last tokens */
     int32_t n_last;
-    int32_t n_offered[OFFERS], next_offer; /* a drafter's: where it made its latest offers */
-    int32_t origins[MOST_TEXT];            /* of the tokens that a judge kept or said */
+    int32_t n_offered[OFFERS], next_offer; /* places of a drafter's latest offers */
+    int32_t origins[MOST_TEXT];            /* origins of the tokens that a judge kept or said */
     struct chain *chain;
 };
 
@@ -159,14 +160,14 @@ struct chain {
     int32_t n;
     struct rf_sequence *sequence;
     struct rf_cascade *cascade;
-    int32_t limit; /* of the text's length in this round */
+    int32_t limit; /* limit on the text's length in this round */
     struct account account;
 };
 
 /* The latest offers of the drafters of the chain that runs: too many for the stack. */
 static struct rf_draft latest_offers[RF_MAX_LEVELS][OFFERS];
 
-/* What the random chains came across: a test of what never happens says nothing. */
+/* Counts of the cases that random chains met. test_cascade_rounds.c checks that each occurred. */
 static struct {
     long large_trees, merged_trees, trees_in_the_middle, bent_paths, equal_siblings, unread_rows,
         failures[3], damaged, runners_up, mixed_trees, kept_runners_up, drafts_behind, kept_behind,
@@ -183,7 +184,7 @@ static inline struct rf_choice say(const struct script *script, const int32_t *t
     return (struct rf_choice){token, (float)confidence};
 }
 
-/* What comes after what the script says: other tokens, of which the first may be right where the
+/* The runners-up of the script's choice: other tokens, of which the first may be right where the
  * script errs. */
 static inline void say_more(const struct script *script, const int32_t *text, int32_t n,
                             struct rf_choice more[RF_RUNNERS_UP])
@@ -337,8 +338,8 @@ static inline void check_tree(const struct script *script, const struct rf_quest
     met.trees_in_the_middle += !script_is_target(script);
 }
 
-/* What a judge is asked about leaves room for a token of its own, and rows come after those that
- * they follow. */
+/* Checks that a judge's question leaves room for a token of its own, and that rows come after the
+ * rows that they follow. */
 static inline void check_question(const struct script *script, const struct rf_question *question)
 {
     const struct rf_draft *draft = question->draft;
@@ -353,7 +354,7 @@ static inline void check_question(const struct script *script, const struct rf_q
     if (cascade->gamma) CHECK(longest <= cascade->gamma);
     if (cascade->gamma) CHECK(draft->n <= cascade->gamma);
     if (!rf_draft_is_line(draft)) check_tree(script, question);
-    /* With a fixed gamma the level next below drafts. */
+    /* The level next below drafts if gamma is fixed. */
     int32_t below = script->id - 2;
     if (cascade->gamma && below >= 0 && !cascade->is_damaged[below] &&
         script->chain->scripts[below].kind == JUDGE)
@@ -437,7 +438,7 @@ static inline int script_keep(void *self, const int32_t *text, int32_t n, const 
         met.kept_runners_up += draft->by[path[i]].runner_up;
         met.kept_behind += i > 0 && draft->by[path[i]].proposer != draft->by[path[i - 1]].proposer;
     }
-    script->origins[n] = script->id - 1; /* its own next token */
+    script->origins[n] = script->id - 1; /* the judge's own next token */
     met.bent_paths += k > 1 && path[k - 1] != k - 1;
     script_count_kept(script, path, k);
     if (script_fails(script, 1, error)) return script->fail_code;
@@ -472,7 +473,7 @@ static inline void script_draft_tree(const struct script *script, int32_t *text,
 {
     uint64_t h = mix((uint64_t)script->id * 31 + (uint64_t)n * 7 + (uint64_t)text[n - 1]);
     int32_t wanted = h & 1 ? RF_DRAFT_ROWS : 1 + (int32_t)(h >> 1) % RF_DRAFT_ROWS;
-    int32_t token[RF_DRAFT_ROWS + 1] = {0}; /* of the last row that follows row i - 1 */
+    int32_t token[RF_DRAFT_ROWS + 1] = {0}; /* token of the last row that follows row i - 1 */
     draft->n = 0;
     for (int tries = 0; draft->n < wanted && tries < 1000; tries++) {
         int32_t i = draft->n, parent;
@@ -503,7 +504,7 @@ static inline int script_draft(void *self, const int32_t *text, int32_t n, int32
     script_take_in(script, text, n);
     if (script_fails(script, 2, error)) return script->fail_code;
     memcpy(longer, text, (size_t)n * sizeof *text);
-    /* As an n-gram table: nothing to say at most places. */
+    /* Behaves like an n-gram table, which has nothing to say at most places. */
     out->n = 0;
     if (script->kind != PAID && mix((uint64_t)n / 8) % 3) return 0;
     if (script->kind == TREES)

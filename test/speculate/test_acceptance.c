@@ -37,7 +37,7 @@ static double random_normal(uint64_t *state)
 /* One row of the table: sums over places. */
 struct rates {
     const char *drafter;
-    double noise; /* of the drafter's logits; negative: the draft model's */
+    double noise; /* noise on the drafter's logits; negative: on the draft model's */
     double kept, optimum, least, variance;
 };
 

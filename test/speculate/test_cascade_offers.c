@@ -1,4 +1,4 @@
-/* What a round verifies: how drafts are merged to a tree, and which rows the pace finds worth a row
+/* The offer of a round: how drafts are merged to a tree, and which rows the pace finds worth a row
  * of the judge's pass. */
 #include "speculate/scripts.h"
 
@@ -51,8 +51,8 @@ static float confidence_of(const struct rf_draft *draft, int32_t parent, int32_t
     return -1.0f;
 }
 
-/* What the first drafter says stays; the second one's tokens share the probability that is left,
- * and continue the first one's branches. */
+/* The first drafter's rows stay; the second one's tokens share the probability that is left, and
+ * continue the first one's branches. */
 static void test_merge(void)
 {
     struct rf_draft draft = {
@@ -145,7 +145,7 @@ static void test_offers(void)
     }
     CHECK(n_lines > 50 && n_trees > 50); /* offers that were cut */
 
-    /* After an unlikely token a likely one is worth little; beside it, it is worth a row. */
+    /* A likely token is worth little after an unlikely one, and worth a row beside it. */
     tree = (struct rf_draft){.n = 2, .parents = {-1, 0}, .confidence = {0.02f, 0.97f}};
     CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 0);
     tree = (struct rf_draft){.n = 2, .parents = {-1, -1}, .confidence = {0.02f, 0.97f}};

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
-/* What the pace learns: the acceptance of drafts, and the seconds of passes by rows, length of the
- * text, other texts and experts; and the file that keeps both. */
+/* The knowledge of the pace: the acceptance of drafts, and the seconds of passes by rows, length of
+ * the text, other texts and experts; and the file that keeps both. */
 #include "speculate/scripts.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static void test_costs(void)
         CHECK_MSG(cast > 0.95 && cast < 1.05, "%d rows of the cast: %.3f", rows, cast);
     }
 
-    /* What was measured comes back from a file, and a damaged one changes nothing. */
+    /* Measurements come back from a file, and a damaged file changes nothing. */
     static const char names[2][RF_PACE_NAME_BYTES] = {"cast", "target"};
     char path[] = "/tmp/riffle-test-pace-XXXXXX";
     struct rf_error error;
@@ -143,7 +143,7 @@ static void test_costs_by_length(void)
                 CHECK_MSG(ratio > 0.9 && ratio < 1.1, "guess %g, %d rows after %d tokens: %.3f",
                           guesses[g], rows, pace.length, ratio);
             }
-        chain.levels[1].window = 100; /* what it reads at most */
+        chain.levels[1].window = 100; /* most tokens that it reads */
         rf_pace_init(&pace, chain.levels, 2);
         pace.length = 100;
         double near = rf_pace_cost(&pace, 1, 8);
@@ -152,7 +152,7 @@ static void test_costs_by_length(void)
     }
 }
 
-/* What a text's rows took bounds the cost of rows that no pass had. */
+/* The time of a text's rows bounds the cost of rows that no pass had. */
 static void test_costs_by_reading(void)
 {
     struct chain chain = {0};
@@ -175,7 +175,7 @@ static void test_costs_by_reading(void)
     rf_pace_init(&pace, chain.levels, 2);
     rf_pace_read(&pace, 100, 100 * 0.05);
     for (int i = 0; i < 40; i++) rf_pace_pass(&pace, 1, 1 + 7 * (i & 1), i & 1 ? 0.15 : 0.1);
-    CHECK(rf_pace_cost(&pace, 1, 8) < 0.17); /* as measured */
+    CHECK(rf_pace_cost(&pace, 1, 8) < 0.17); /* the measured cost */
 }
 
 /* Rows that choose 8 of 128 experts each are dearer than rows that read the same weights, so fewer

@@ -32,7 +32,7 @@ static void let_one_fail(struct chain *chain, uint64_t h)
         script->fail_code = RF_ERR_FORMAT;
 }
 
-/* What the cascade counts is what the scripts counted. */
+/* The cascade's counts equal the scripts' own. */
 static void check_stats(const struct chain *chain)
 {
     const struct rf_cascade_stats *stats = rf_cascade_stats(chain->cascade, 0);

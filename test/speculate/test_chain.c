@@ -89,7 +89,7 @@ static const struct {
      {{RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "a model/with spaces//"}, TARGET}},
     {".gguf", ".gguf > target", 2, {{RF_LEVEL_MODEL, RF_WEIGHTS_STORED, ".gguf"}, TARGET}},
     {"/", "/ > target", 2, {{RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "/"}, TARGET}},
-    {"ngram > a > b > c > d > e > f", /* as many as there may be */
+    {"ngram > a > b > c > d > e > f", /* the most levels there may be */
      "ngram > a > b > c > d > e > f > target",
      8,
      {NGRAM,

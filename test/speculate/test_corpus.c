@@ -118,7 +118,7 @@ static void check_lookup(void)
     rf_corpus_close(NULL);
 }
 
-/* What always follows is nearly sure; a token that followed more often is surer. */
+/* A token that always follows is nearly sure; a token that followed more often is surer. */
 static void check_confidence(void)
 {
     uint32_t tokens[300];

@@ -175,7 +175,7 @@ static int same_drafts(const struct rf_ngram *a, const struct rf_ngram *b, const
     return same_trees(&x, &y);
 }
 
-/* After whatever edits, the drafts are those of a dictionary that never knew of them. */
+/* The drafts after any edits are the drafts of a dictionary that never knew of them. */
 static void check_edits(void)
 {
     enum { N = 1500, EDITS = 400 };
@@ -222,7 +222,7 @@ static void check_other_ends(void)
     rf_ngram_free(ngram);
 }
 
-/* What comes behind a text that is held elsewhere is as if it were in one array. */
+/* Tokens behind a text that is held elsewhere count as if all were in one array. */
 static void check_behind(void)
 {
     enum { N = 400 };
@@ -259,8 +259,8 @@ static float confidence_in(const struct rf_ngram *ngram, const int32_t *text, in
     return 0;
 }
 
-/* What the target found likely after a row, also of a branch that it rejected, is drafted where the
- * row's tokens come again. Tokens that it found unlikely lose. */
+/* Tokens that the target found likely after a row, also of a branch that it rejected, are drafted
+ * where the row's tokens come again. Tokens that it found unlikely lose. */
 static void check_observed(void)
 {
     static const int32_t text[] = {1, 2, 3, 9, 4, 5, 6};

@@ -1,4 +1,4 @@
-/* That what comes out has the target's distribution and nothing else: chi-square tests of two
+/* Tests that answers have the target's distribution and no other: chi-square tests of two
  * tokens together, over thousands of seeds, for the sampler alone, for every level of chains of two
  * and three levels through the cascade, and for broken ones, which must be caught.
  *
@@ -176,10 +176,10 @@ static const struct rf_level_ops drafting_ops[] = {{.draft = count_up}, {.draft 
 
 struct chain {
     const char *name;
-    int first, last;  /* of the scripted levels */
-    int drafters;     /* before them: COUNTS, BRANCHES, or both, whose trees are merged */
+    int first, last;  /* numbers of the scripted levels */
+    int drafters;     /* drafters before them: COUNTS, BRANCHES, or both, whose trees are merged */
     int32_t gamma;    /* 0: the pace's choice */
-    enum fault fault; /* of the last level */
+    enum fault fault; /* fault of the last level */
 };
 
 static const int32_t prompt[PROMPT] = {1, 5, 2};
@@ -319,7 +319,7 @@ static void check_sound(void)
                       chain->gamma, out);
             /* More than the distribution: of every seed, the very text. */
             CHECK_INT(same, SEEDS);
-            /* What the level below offered, two tokens at a time, is a sample of its own
+            /* The offers of the level below, two tokens at a time, are a sample of its own
              * distribution. */
             if (chain->first < chain->last && chain->gamma == 3) {
                 CHECK_INT(sum(drafts), SEEDS);

@@ -75,7 +75,7 @@ static void check_newer(void)
     rf_successors_free(s);
 }
 
-/* What is saved is found again, in a dictionary of any size; of too much, the newest. */
+/* A saved dictionary is found again in one of any size; a smaller one keeps the newest contexts. */
 static void check_saved(void)
 {
     enum { N = 3000 };
@@ -137,7 +137,7 @@ static void check_unknown(void)
     CHECK_INT(rf_successors_unknown(s, 4, tokens), 2);
     CHECK(tokens[0] == 10 && tokens[1] == 11);
     CHECK_INT(rf_successors_unknown(s, 4, tokens), 0);
-    for (int i = 0; i < 1000; i++) { /* its memory is bounded */
+    for (int i = 0; i < 1000; i++) { /* the memory is bounded */
         struct rf_best many = best_of(100 + 2 * i, 0.6f);
         rf_successors_add(s, text + 1, 1, &many);
     }

@@ -87,8 +87,8 @@ static int is_exact(const struct vocabulary *vocabulary, struct rf_str text)
     return !pieces || !(contains(text, "\xe2\x96\x81") || contains(text, "<tool>"));
 }
 
-/* What tokens say: at the beginning and behind a control token, sentencepiece's space does not
- * count. */
+/* The text of tokens: sentencepiece's space does not count at the beginning and behind a control
+ * token. */
 static struct text decode(const struct rf_tokenizer *tokenizer, const int32_t *tokens, int32_t n)
 {
     struct text text = {.bytes = 0};
@@ -230,9 +230,8 @@ struct play {
     const struct text *text;
     struct rf_translator *translator;
     int exact;
-    int32_t taken[CAPACITY + 64], n; /* by the target */
-    int32_t written[CAPACITY +
-                    64]; /* by the draft: all that it has read, and what it wrote behind that */
+    int32_t taken[CAPACITY + 64], n; /* tokens that the target took */
+    int32_t written[CAPACITY + 64];  /* the draft's tokens: read ones, then the ones it wrote */
     int32_t n_read, n_written;
     struct rf_choice out[40];
     int32_t n_out;
@@ -263,7 +262,7 @@ static int draft_writes(struct play *p, int32_t most)
     return 1;
 }
 
-/* What comes out for the target is what was written, byte for byte, or its beginning. */
+/* The target gets, byte for byte, the written text or its beginning. */
 static void translate(struct play *p, int whole, int32_t max)
 {
     struct rf_choice choices[15];
@@ -449,7 +448,7 @@ static void check_halves(const struct vocabulary *all)
     CHECK_INT(rf_translator_read(translator, first, n, &tokens, NULL), wanted.count);
     CHECK(memcmp(tokens, wanted.ids, wanted.count * sizeof *tokens) == 0);
     rf_tokens_free(&rf_system_allocator, &wanted);
-    CHECK(rf_translator_read(translator, text, n, &tokens, NULL) > 0); /* in another place */
+    CHECK(rf_translator_read(translator, text, n, &tokens, NULL) > 0); /* elsewhere in memory */
     memset(first, 0, sizeof first);
 
     int32_t n_ids = put(stories, ids, 0, "\xf0\x9f\x98\x80!", RF_ENCODE_CONTINUE);

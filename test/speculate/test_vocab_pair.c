@@ -1,4 +1,4 @@
-/* Which vocabularies count as one, and which control tokens correspond. */
+/* Tests which vocabularies count as one, and which control tokens correspond. */
 #include <stdlib.h>
 
 #include "platform/memory.h"
@@ -94,11 +94,11 @@ static void check_changes(void)
     put(&c, n - 1, "<other>", RF_TOKEN_CONTROL); /* an added token with another name */
     CHECK_INT(same_as(&c, n, qwen.tokenizer, &shared), 1);
     CHECK_INT(shared, n - 1);
-    put(&c, n - 2, "[PAD0]", RF_TOKEN_UNUSED); /* and one that is unused */
+    put(&c, n - 2, "[PAD0]", RF_TOKEN_UNUSED); /* an unused token */
     CHECK_INT(same_as(&c, n, qwen.tokenizer, &shared), 1);
     CHECK_INT(shared, n - 2);
     put(&c, 300, "zzzz", RF_TOKEN_NORMAL);
-    c.fixture.vocab.n_merges = 0; /* that would make token 300 */
+    c.fixture.vocab.n_merges = 0; /* merges would make token 300 */
     CHECK_INT(same_as(&c, n, qwen.tokenizer, &shared), 0);
     c.tokens[300] = c.fixture.vocab.tokens[300];
     CHECK_INT(same_as(&c, n, qwen.tokenizer, &shared), 1);
@@ -133,7 +133,7 @@ static void check_controls(void)
 
     CHECK_INT(
         rf_control_map_init(&map, qwen.tokenizer, smollm.tokenizer, &rf_system_allocator, NULL), 0);
-    for (int i = 0; i < 3; i++) { /* by name */
+    for (int i = 0; i < 3; i++) { /* control tokens map by name */
         int32_t to = find(smollm.tokenizer, names[i]);
         CHECK(to >= 0);
         CHECK_INT(rf_control_map_find(&map, find(qwen.tokenizer, names[i])), to);

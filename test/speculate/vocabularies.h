@@ -14,8 +14,8 @@ struct vocabulary {
      * user-defined token in sentencepiece's. */
     int exact;
     struct fixture_vocab fixture;
-    char *proto;              /* of SPM_UNIGRAM */
-    struct rf_source *source; /* of STORIES */
+    char *proto;              /* SPM_UNIGRAM only */
+    struct rf_source *source; /* STORIES only */
     struct rf_tokenizer *tokenizer;
 };
 

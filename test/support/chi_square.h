@@ -9,7 +9,7 @@
  * from ten degrees on). */
 static inline double chi_square_critical(double degrees)
 {
-    const double rare = 3.719; /* what a normal variable exceeds once in ten thousand */
+    const double rare = 3.719; /* a normal variable exceeds this once in ten thousand */
     double c = 2.0 / (9.0 * degrees);
     return degrees * pow(1.0 - c + rare * sqrt(c), 3.0);
 }

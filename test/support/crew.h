@@ -41,7 +41,7 @@ static inline struct crew crew_open(int threads)
     return crew;
 }
 
-/* Before it, all that works with the team. */
+/* Must come after closing everything that works with the team. */
 static inline void crew_close(struct crew *crew)
 {
     rf_team_free(crew->team);

@@ -13,7 +13,7 @@
 struct engine {
     struct rf_backend *backend;
     struct rf_queue *queue;
-    struct rf_split *split; /* that views begin with */
+    struct rf_split *split; /* the split that views begin with */
     struct rf_model *model;
     struct rf_view *view;
     struct rf_cache *cache;
@@ -32,7 +32,7 @@ static inline int engine_queue(struct rf_queue **queue, struct rf_split **split,
     return 0;
 }
 
-enum { ENGINE_ON_CUDA = -1 }; /* in place of a tier */
+enum { ENGINE_ON_CUDA = -1 }; /* given in place of a tier */
 
 static inline int engine_device(struct engine *engine, int tier, int threads,
                                 struct rf_error *error)
@@ -95,7 +95,7 @@ static inline int engine_read(struct engine *engine, struct rf_rows rows, int32_
     return rf_view_run(engine->view, &pass, &error);
 }
 
-/* Of the i-th row that the last pass answered. */
+/* Logits of the i-th row that the last pass answered. */
 static inline const float *engine_logits(struct engine *engine, int32_t i)
 {
     struct rf_error error = {.text = ""};

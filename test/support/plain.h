@@ -1,4 +1,4 @@
-/* What the files of the plain backend share. */
+/* The structures and functions that the files of the plain backend share. */
 #ifndef RF_TEST_PLAIN_H
 #define RF_TEST_PLAIN_H
 
@@ -59,10 +59,10 @@ struct plain_view {
     float *slots[RF_MAX_SLOTS];        /* on the device */
     float *logits, *taps[RF_MAX_TAPS]; /* copies that the host sees */
     double *turns;                     /* [max_rows][2][rope_dim / 2][2]: cos, sin; global, local */
-    double *sums;                      /* of a linear layer's outputs */
+    double *sums;                      /* sums of a linear layer's outputs */
     float *rounded;                    /* an operand */
     double *scores;                    /* [n_scores] of a row's attention */
-    const float **entries;             /* [n_scores] that it sees */
+    const float **entries;             /* [n_scores] entries that the row sees */
     size_t n_scores;
     struct plain_choice *choices; /* [max_rows][n_expert_used], greatest share first */
 
@@ -130,8 +130,8 @@ float plain_round_entry(const struct plain_cache *cache, float x);
 /* Makes the blocks of the positions [first, end) the cache's own. */
 int plain_own_positions(struct plain_cache *cache, int32_t first, int32_t end,
                         struct rf_error *error);
-/* What the positions [first, end) hold is undefined now; those of blocks that are shared are not
- * this cache's to change. */
+/* Overwrites the positions [first, end), which are undefined now. Shared blocks are not this
+ * cache's to change. */
 void plain_ruin_positions(struct plain_cache *cache, int32_t first, int32_t end);
 
 /* ---- plain_view.c ---- */

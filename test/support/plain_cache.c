@@ -73,8 +73,8 @@ int plain_own_positions(struct plain_cache *cache, int32_t first, int32_t end,
     return code;
 }
 
-/* What the positions [first, end) hold is undefined now; those of blocks that are shared are not
- * this cache's to change. */
+/* Overwrites the positions [first, end), which are undefined now. Shared blocks are not this
+ * cache's to change. */
 void plain_ruin_positions(struct plain_cache *cache, int32_t first, int32_t end)
 {
     for (int32_t pos = first; pos < end && pos < cache->base.shape.n_ctx; pos++) {
@@ -220,7 +220,7 @@ static size_t padded(size_t n)
     return (n + PIECE - 1) / PIECE * PIECE;
 }
 
-/* Of n positions, those in a chunk. */
+/* The number of the n positions that are in a chunk. */
 static size_t positions_in(int32_t n, size_t chunk)
 {
     size_t left = (size_t)n - chunk * RF_KV_POSITIONS;

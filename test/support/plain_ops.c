@@ -62,7 +62,7 @@ static void round_operand(const struct plain_view *view, const struct rf_weight 
         for (size_t j = 0; j < weight->columns; j++) view->rounded[j] = round_bf16(x[j]);
 }
 
-/* With the matrices of one expert of n, or of 1. */
+/* A linear layer with the matrices of one expert of n, or of 1. */
 static void linear(const struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out,
                    size_t expert, size_t n)
 {

@@ -46,7 +46,7 @@ int32_t plain_rows_of(const struct plain_view *view, enum rf_slot slot)
     return view->base.shape.program->slots[slot].by_expert ? view->params->n_expert_used : 1;
 }
 
-/* What the device computes with. */
+/* Allocates the buffers that the device computes with. */
 static int take_slots(struct plain_view *view, struct rf_error *error)
 {
     const struct rf_program *program = view->base.shape.program;
@@ -196,7 +196,7 @@ static void ruin_answers(struct plain_view *view)
                                              (size_t)shape->program->slots[RF_SLOT_TAP + t].width);
 }
 
-/* Only takes note: `sync` does the work, or whoever has to wait for it. */
+/* Only takes note of the pass: `sync`, or a call that has to wait for it, does the work. */
 int plain_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error *error)
 {
     struct plain_view *view = (struct plain_view *)base;

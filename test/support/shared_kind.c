@@ -26,7 +26,7 @@ static int open_both(struct rf_backend **backend, const struct rf_backend_kind *
     return code;
 }
 
-/* What it says of itself is what the second one says. */
+/* The kind describes itself as its second device does. */
 #define KIND(kind, first, second, prefix)                                                  \
     static int prefix##_open(struct rf_backend **backend,                                  \
                              const struct rf_backend_options *options,                     \

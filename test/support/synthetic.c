@@ -14,7 +14,7 @@ struct synthetic {
     struct rf_tensor tensors[MAX_TENSORS];
     char names[MAX_TENSORS][NAME_BYTES];
     void *data[MAX_TENSORS];
-    const enum rf_dtype *types; /* of the matrices, in turn */
+    const enum rf_dtype *types; /* types of the matrices, in turn */
     size_t n_types, n_matrices;
     uint32_t random;
     int failed;
@@ -33,8 +33,8 @@ static void put_f16(uint8_t *to, float value)
     memcpy(to, &half, sizeof half);
 }
 
-/* Where the blocks of a type have their scale, and a second number, `ratio` times the scale, that
- * brings their mean to zero; -1: nowhere. */
+/* Offsets in the blocks of a type: of their scale, and of a second number, `ratio` times the scale,
+ * that brings their mean to zero; -1: nowhere. */
 struct scales {
     int scale, second;
     float ratio;

@@ -312,7 +312,7 @@ static void check_bounds(void)
     }
 }
 
-/* What the language has that no template of the folder shows, by jinja2 3.1. */
+/* Parts of the language that no template of the folder shows, by jinja2 3.1. */
 static void check_language(void)
 {
     static const char *const cases[][2] = {

@@ -118,7 +118,7 @@ static void check_broken_bytes(const struct rf_tokenizer *tokenizer, const char 
     }
 }
 
-/* What a person wrote never becomes a control token, wherever the segments are cut. */
+/* A person's text never becomes a control token, wherever the segments are cut. */
 static void check_segments(const struct rf_tokenizer *tokenizer, const struct rf_vocab *vocab)
 {
     struct rf_error error = {0};

@@ -122,7 +122,7 @@ static void check_spm(void)
     v->types[last] = RF_TOKEN_UNUSED;
     accepted(v, "an unused token");
     v->tokens[last] = str("\xff"
-                          "5"); /* such names stand for control pieces in the proto */
+                          "5"); /* names of this form stand for control pieces in the proto */
     accepted(v, "a name of our own");
     v->tokens[last] = last_text;
     int32_t letter = 0;

@@ -367,7 +367,7 @@ WIDE __m256 wide_extractf32x8_ps(__m512 a, int i)
     return wide_ps(a).half_ps[i];
 }
 
-/* Of the comparisons, what the kernels use: _CMP_GT_OQ. */
+/* The one comparison that the kernels use: _CMP_GT_OQ. */
 WIDE __mmask16 wide_mask_gt_ps_mask(__mmask16 mask, __m512 a, __m512 b)
 {
     __mmask16 r = 0;

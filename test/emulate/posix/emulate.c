@@ -10,7 +10,7 @@
 
 #include "emulate/emulate_ops.h"
 
-/* Where the state components lie in the XSAVE area of a signal frame, which has the standard (not
+/* Offsets of the state components in the XSAVE area of a signal frame, which has the standard (not
  * the compacted) form. */
 enum {
     XMM_OFFSET = 160,
@@ -38,7 +38,7 @@ static _Thread_local uint64_t performed;
 struct registers {
     greg_t *general;
     uint8_t *xsave;
-    uint64_t components; /* that the frame has */
+    uint64_t components; /* state components that the frame has */
 };
 
 static uint64_t present(const struct registers *registers)
@@ -79,7 +79,7 @@ static void read_vector(const struct registers *registers, size_t number, uint8_
     memcpy(value + 16, component(registers, COMPONENT_AVX) + 16 * number, 16);
 }
 
-/* As every VEX instruction does, clears what the register has beyond its 32 bytes. */
+/* Clears the register beyond its 32 bytes, as every VEX instruction does. */
 static void write_vector(const struct registers *registers, size_t number, const uint8_t value[32])
 {
     memcpy(component(registers, COMPONENT_SSE) + 16 * number, value, 16);
@@ -146,7 +146,7 @@ static int decode(struct instruction *instruction, const uint8_t *at)
     int long_operands = bytes[2] & 0x80; /* VEX.W */
     int vector = (bytes[1] & 31) == MAP_0F38 && !long_operands &&
                  emulate_source_bytes(instruction->opcode, instruction->prefix, 16);
-    /* What follows is read as far as the page goes, and farther only if the instruction does. */
+    /* Reads up to the end of the page, and farther only if the instruction goes farther. */
     size_t length = PAGE - (uintptr_t)at % PAGE;
     if (length < 5 || length > sizeof bytes) length = sizeof bytes;
     for (int again = 0; again < 2; again++, length = sizeof bytes) {

@@ -50,7 +50,7 @@ static void dot_bytes(int a_signed, int b_signed, int saturates, size_t width, u
     for (size_t i = 0; i < width; i += 4) {
         uint32_t old;
         memcpy(&old, destination + i, sizeof old);
-        int sum = 0; /* of four products, none beyond 255 * 255 */
+        int sum = 0; /* sum of four products, none beyond 255 * 255 */
         for (size_t t = i; t < i + 4; t++)
             sum += (a_signed ? (int8_t)a[t] : (int)a[t]) * (b_signed ? (int8_t)b[t] : (int)b[t]);
         uint32_t value = old + (uint32_t)sum;
@@ -123,7 +123,7 @@ static void narrow(size_t width, uint8_t *destination, const uint8_t *b)
 void emulate_vector(unsigned opcode, enum vex_prefix prefix, size_t width, uint8_t destination[32],
                     const uint8_t a[32], const uint8_t b[32])
 {
-    int bf16 = prefix >= VEX_F3; /* of the conversions */
+    int bf16 = prefix >= VEX_F3; /* meant for conversions only */
     memset(destination + width, 0, 32 - width);
     switch (opcode) {
     case DOT_BYTES:
@@ -202,7 +202,7 @@ int emulate_tile_load(struct emulate_tiles *tiles, size_t tile, const uint8_t *f
 {
     size_t first = tiles->config[START_ROW], width = row_bytes(tiles, tile);
     if (!usable(tiles, tile)) return 0;
-    /* What a tile has beyond its rows and their bytes is zero since it was configured. */
+    /* The rest of a tile, beyond its rows and their bytes, is zero since it was configured. */
     for (size_t i = first; i < rows(tiles, tile); i++)
         memcpy(tiles->row[tile][i], from + (ptrdiff_t)i * stride, width);
     tiles->config[START_ROW] = 0;

@@ -60,7 +60,7 @@ static void meter_release(void *user, void *memory, size_t bytes)
 void devices_choose(int argc, char **argv)
 {
     on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
-    /* With "cuda": the plain device, a CUDA device, and that with the processor. */
+    /* Devices with "cuda": the plain one, a CUDA device, and a CUDA device with the processor. */
     first_device = on_cuda ? FIRST_CUDA - 1 : 0;
     end_device = on_cuda ? N_DEVICES : IS_SANITIZED ? 2 : FIRST_CUDA;
     if (on_cuda) device_must_exist(&bench_devices[FIRST_CUDA]);
@@ -184,7 +184,7 @@ void on_every_bench(void (*check)(struct bench *bench))
         const struct device *device = &bench_devices[d];
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_F16, check);
         on_bench(device, stored, RF_WEIGHTS_STORED, RF_KV_F16, check);
-        if (strstr(device->name, "plain")) continue; /* it quantises nothing */
+        if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q4, check);
     }

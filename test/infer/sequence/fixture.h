@@ -21,7 +21,7 @@ struct meter {
 /* A model on a device with two views: of its own weights, and of a cast of them that drafts. */
 struct bench {
     const char *name;
-    int counts_blocks; /* they are the allocator's, not a device's */
+    int counts_blocks; /* 1: blocks are the allocator's, not a device's */
     struct opened opened;
     struct rf_model *cast;
     struct rf_view *view, *draft;

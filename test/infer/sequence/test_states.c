@@ -27,9 +27,9 @@ static void states_are_saved_and_loaded(struct bench *bench)
         uint64_t bytes, again_bytes;
         struct rf_sequence *sequence = sequence_of(bench, N_CTX);
         prefill(bench, sequence, bench->text, n);
-        append(sequence, bench->text + n, 3); /* of which the state has no keys and values */
+        append(sequence, bench->text + n, 3); /* the state has no keys and values of these */
         uint8_t *kv = save(sequence, &bytes);
-        prefill(bench, other, bench->text + 300, 20); /* what was there is gone */
+        prefill(bench, other, bench->text + 300, 20); /* loading replaces this text */
         MUST(rf_sequence_load(other, bench->text, n + 3, n, kv, &error));
         CHECK_INT(rf_sequence_length(other), n + 3);
         CHECK_INT(rf_sequence_n_read(other), n);
@@ -108,8 +108,8 @@ static void states_move_between(struct bench *from, struct bench *to)
 
 /* ---- caches that quantise ---- */
 
-/* Of a long text only the newest positions are still there in 16 bits. Wherever it is cut, forked
- * or loaded, it goes on as if it had been read plainly. */
+/* Only the newest positions of a long text are still there in 16 bits. Wherever the text is cut,
+ * forked or loaded, it goes on as if it had been read plainly. */
 static void what_was_given_up_is_read_again(struct bench *bench)
 {
     enum { N = 1500, BLOCKS_KEPT = 4, SPARE = 1024 };
