@@ -90,8 +90,8 @@ static void working_with_a_session(const char *path)
         int64_t code = work(model, &got);
         /* How often drafts are tried goes by measured times: a run may end before allocation n. */
         int due = meter.calls < n ? RIFFLE_OK : RIFFLE_ERR_MEMORY;
-        CHECK_MSG(code == due, "failing allocation %zu of %zu gives %lld: %s", n,
-                  meter.calls, (long long)code, riffle_last_error());
+        CHECK_MSG(code == due, "failing allocation %zu of %zu gives %lld: %s", n, meter.calls,
+                  (long long)code, riffle_last_error());
         CHECK_MSG(meter.bytes_out == idle.bytes_out, "failing allocation %zu is not released", n);
     }
     meter.fail_at = 0;

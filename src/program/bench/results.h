@@ -6,8 +6,8 @@
 #include "bench/ceiling.h"
 #include "bench/passes.h"
 #include "bench/prompts.h"
-#include "session/engine.h"
 #include "output/origin.h"
+#include "session/engine.h"
 
 /* The figures of plain decoding that every bench has. FIRST_TOKEN and those from PASS on, one for
  * each size, are seconds. A negative FIRST_TOKEN is not measured. */

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "bench/plain_json.h"
-#include "session/levels.h"
 #include "output/output.h"
+#include "session/levels.h"
 
 enum { NAME_WIDTH = 20 };
 

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "chat/context.h"
-#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
 #include "output/wrap.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
+#include "session/levels.h"
 
 struct turn {
     struct chat *chat;

@@ -3,8 +3,8 @@
 #define CHAT_CHAT_H
 
 #include "chat/conversation.h"
-#include "session/engine.h"
 #include "messages/thoughts.h"
+#include "session/engine.h"
 
 struct chat {
     struct cli_options *options; /* the chat's own copy, which /set changes */

@@ -9,8 +9,6 @@
 
 #include "chat/answer.h"
 #include "chat/settings.h"
-#include "session/draft_tree.h"
-#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -19,6 +17,8 @@
 #include "output/wrap.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "session/draft_tree.h"
+#include "session/levels.h"
 
 static int get_stats(struct chat *chat, riffle_stats *stats)
 {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -14,6 +13,7 @@
 #include "platform/file.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 enum { LOOKED_AT = 8192 /* bytes of a file of a folder, to tell texts from the rest */ };

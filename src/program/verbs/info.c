@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "session/engine.h"
 #include "output/errors.h"
 #include "output/output.h"
 #include "platform/memory.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 enum { KV_TYPES = 3 };

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/progress.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 enum { DEFAULT_WINDOW = 512 };

@@ -6,9 +6,6 @@
 #include <string.h>
 
 #include "chat/conversation.h"
-#include "session/draft_tree.h"
-#include "session/engine.h"
-#include "session/levels.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -16,6 +13,9 @@
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
+#include "session/draft_tree.h"
+#include "session/engine.h"
+#include "session/levels.h"
 #include "verbs/verbs.h"
 
 struct answer {

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
 #include "serve/serve.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 /* The name of a model, or of its file without the ending, for clients. For free(). */

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "session/engine.h"
 #include "output/buffer.h"
 #include "output/errors.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 /* The bytes of one token; control tokens give their text. 0 or a code of the library. */
