@@ -133,7 +133,7 @@ static void walk_tile(const struct walk *walk, size_t first, size_t step, size_t
     const struct rf_linear_args *args = walk->args;
     const struct rf_panel_layout *layout = rf_panel_layout(walk->format);
     size_t stride = rf_a8_stride(args->k), on = (step == 1 ? count : 1) * args->ldw;
-    struct rf_panels_call call; /* its other members are set for each tile */
+    struct rf_panels_call call; /* the other members are set for each tile */
     call.codes = (const uint8_t *)args->w + first * args->ldw;
     call.scales = call.codes + args->k / RF_BLOCK * layout->block_bytes;
     call.next_codes = call.codes + on;

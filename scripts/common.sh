@@ -1,4 +1,4 @@
-# Functions that the scripts share. Sourced, after `set -euo pipefail`, from any folder; goes to the root of the repository.
+# Functions that the scripts share. Sourced, after `set -euo pipefail`, from any folder; goes to the repository's root.
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1

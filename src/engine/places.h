@@ -8,7 +8,7 @@
 
 /* One memory: this machine's or a device's. All figures in bytes. */
 struct rf_place {
-    const char *name; /* its name in sentences */
+    const char *name; /* name in sentences */
     uint64_t memory;  /* size of the whole memory */
     uint64_t weights, drafts, kv;
 };

@@ -122,7 +122,7 @@ struct option {
     const char *value;  /* name of the value in the help; NULL for a flag */
     enum option_kind kind;
     unsigned verbs; /* enum verb_bit */
-    size_t offset;  /* of the field in struct cli_options */
+    size_t offset;  /* offset of the field in struct cli_options */
     double low, high;
     const char *choices; /* separated by '|' */
     const char *help;
