@@ -136,7 +136,7 @@ static void check_form_format(const struct subject *subject, enum rf_format form
 {
     size_t unit = rf_panel_layout(format)->unit;
     for (size_t n = 1; n <= (emulated ? 2 * RF_PANELS_MOST_ROWS : 40); n++) {
-        if (n > 18 && n % 7 != 5) continue;
+        if (n > (IS_SANITIZED ? 6 : 18) && n % 7 != 5) continue;
         check_shape(subject, format, 37, n, unit);
         check_shape(subject, format, 16, n, 2 * unit);
         if (emulated) continue;
@@ -152,12 +152,13 @@ static void check_form(enum rf_panels_form form, const char *name, int native, i
 {
     struct rf_panels_kernels kernels;
     struct rf_error error = {0};
-    if (!native && !emulated) {
-        printf("%-14s not checked: this machine lacks it, and it cannot be emulated here\n", name);
-        return;
-    }
     CHECK_MSG(rf_panels_generate(&kernels, form, &error) == 0, "%s: %s", name, error.text);
     if (!kernels.code.memory) return;
+    if (!native && !emulated) {
+        printf("%-14s not called: this machine lacks it, and it cannot be emulated here\n", name);
+        rf_panels_free(&kernels);
+        return;
+    }
     struct subject subject = {.name = name, .generated = &kernels};
     uint64_t before = emulate_count();
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
@@ -217,7 +218,9 @@ static void check_tier(int tier)
 
 int main(void)
 {
-    int emulates = emulate_install() == 0, has_avx512 = rf_cpu_has_tier(RF_TIER_AVX512);
+    /* Sanitizers see the generator, not its code, and a signal takes 10 us. */
+    int emulates = !IS_SANITIZED && emulate_install() == 0,
+        has_avx512 = rf_cpu_has_tier(RF_TIER_AVX512);
     check_form(RF_PANELS_AVX2, "avx2", rf_cpu_has_tier(RF_TIER_AVX2), 0);
     check_form(RF_PANELS_AVXVNNI, "avxvnni",
                rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex(),
