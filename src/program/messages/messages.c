@@ -59,8 +59,7 @@ static json_t *template_message(const json_t *given)
         json_decref(content);
         return NULL;
     }
-    json_t *message = json_pack(
-        "{s:s, s:o}", "role", strcmp(role, "developer") == 0 ? "system" : role, "content", content);
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
     if (json_array_size(calls)) json_object_set_new(message, "tool_calls", template_calls(calls));
     static const char *const names[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
