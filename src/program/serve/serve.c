@@ -56,7 +56,9 @@ static int open_served(struct server *server, struct served **opened, int *is_to
     batch.session = options->session;
     batch.answers = options->answers;
     batch.kept_bytes = (uint64_t)options->kept_bytes;
+    int32_t n_ctx = 0;
     int code = riffle_batch_open(&served->batch, served->model.model, &batch);
+    if (!code) code = riffle_session_cost(served->model.model, options->session, &n_ctx, NULL);
     if (code) {
         rf_fail(error, code, "%s", riffle_last_error());
         close_served(server, served);
@@ -64,7 +66,9 @@ static int open_served(struct server *server, struct served **opened, int *is_to
     }
     served->answerer = (struct answerer){.model = served->model.model,
                                          .name = options->name,
+                                         .n_ctx = n_ctx,
                                          .sampling = &served->model.sampling,
+                                         .has_effort = template_has_effort(served->model.model),
                                          .tool_form = tools_form(served->model.model),
                                          .thoughts = thought_form_of(served->model.model)};
     if (!served->answerer.thoughts) {

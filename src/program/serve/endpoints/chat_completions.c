@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "messages/messages.h"
+#include "requests/accepted.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
@@ -22,7 +23,8 @@ static int chat_take_logprobs(const json_t *body, struct question *question,
 }
 
 /* Copies the members of the request that templates may read beside the messages. */
-static int tell_template(const json_t *body, json_t *conversation, struct refusal *refusal)
+static int tell_template(const json_t *body, const struct answerer *of, json_t *conversation,
+                         struct refusal *refusal)
 {
     json_t *more = (json_t *)member_get(body, "chat_template_kwargs"),
            *effort = (json_t *)member_get(body, "reasoning_effort");
@@ -30,6 +32,10 @@ static int tell_template(const json_t *body, json_t *conversation, struct refusa
         return refuse_value(refusal, "chat_template_kwargs", "an object");
     if (effort && !json_is_string(effort))
         return refuse_value(refusal, "reasoning_effort", "a text");
+    if (effort && !of->has_effort)
+        return refuse(refusal, 400, "unsupported_parameter",
+                      "reasoning_effort is not supported: the model's chat template does not read "
+                      "it");
     if (effort) json_object_set(conversation, "reasoning_effort", effort);
     json_object_update_missing(conversation, more);
     return 0;
@@ -39,11 +45,15 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
                               struct question *question, struct refusal *refusal)
 {
     const char *opening = question->opening;
+    size_t n = json_array_size(member_get(body, "messages"));
+    if (of->n_ctx && n > (size_t)of->n_ctx)
+        return refuse(refusal, 400, "context_length_exceeded",
+                      "the conversation has %zu messages, n_ctx is %d", n, of->n_ctx);
     if (prompts_make(question, 1, refusal)) return -1;
     json_t *conversation =
         conversation_make(member_get(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
-    int code = tell_template(body, conversation, refusal);
+    int code = tell_template(body, of, conversation, refusal);
     if (!code) code = prompt_add_chat(question->prompts, of->model, conversation, refusal);
     json_decref(conversation);
     if (!code && opening && *opening)
@@ -55,6 +65,7 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
 static int chat_take(const json_t *body, const struct answerer *of, struct question *question,
                      struct refusal *refusal)
 {
+    if (accepted_check(body, ACCEPTED_CHAT, refusal)) return -1;
     if (question_take_answer(body, 1, question, refusal)) return -1;
     if (chat_take_logprobs(body, question, refusal)) return -1;
     if (question_take_bias(body, question, refusal)) return -1;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "requests/accepted.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
@@ -100,6 +101,7 @@ static int completion_take(const json_t *body, const struct answerer *of, struct
                            struct refusal *refusal)
 {
     question->generate.max_tokens = COMPLETION_TOKENS;
+    if (accepted_check(body, ACCEPTED_COMPLETION, refusal)) return -1;
     if (question_take_answer(body, 0, question, refusal)) return -1;
     if (completion_take_logprobs(body, question, refusal)) return -1;
     if (question_take_bias(body, question, refusal)) return -1;

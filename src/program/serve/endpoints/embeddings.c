@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "requests/accepted.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "serve/endpoint.h"
@@ -14,6 +15,7 @@ static int embedding_take(const json_t *body, const struct answerer *of, struct 
 {
     const char *format = json_string_value(member_get(body, "encoding_format")),
                *pooling = json_string_value(member_get(body, "pooling"));
+    if (accepted_check(body, ACCEPTED_EMBEDDING, refusal)) return -1;
     if (member_get(body, "encoding_format") &&
         !(format && (strcmp(format, "float") == 0 || strcmp(format, "base64") == 0)))
         return refuse_value(refusal, "encoding_format", "float or base64");
