@@ -42,7 +42,7 @@ class Costs(Case):
         cost = self.model.session_cost(n_ctx=256)
         per_token = self.model.info.kv_bytes_per_token
         self.assertEqual((cost.n_ctx, cost.kv_bytes), (256, 256 * per_token))
-        long = self.model.session_cost(n_ctx=2048, kv="q8")
+        long = self.model.session_cost(n_ctx=2048, kv="q4")
         self.assertEqual(long.n_ctx, 2048)
         self.assertLess(long.kv_bytes, 2048 * per_token)
         with self.assertRaises(riffle.ArgumentError):
