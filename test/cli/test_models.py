@@ -4,7 +4,6 @@ import hashlib
 import os
 import pathlib
 import shutil
-import struct
 
 from harness import MODEL, Case, Terminal, main
 
@@ -20,12 +19,13 @@ class Models(Case):
         """The list itself: a plain file name, a sum, a draft that is in the list, sources that can be understood."""
         listed = self.listed()
         self.assertTrue(listed)
-        for name, file, licence, size, draft, sha256, sources, sampling in listed:
+        for name, file, licence, size, draft, sha256, ends, sources, sampling in listed:
             self.assertIn(draft, ["-", *(row[0] for row in listed if row[0] != name)])
             self.assertRegex(name, r"^[a-z0-9.-]+$")
             self.assertEqual(os.path.basename(file), file)
             self.assertTrue(licence and int(size) > 0)
             self.assertRegex(sha256, r"^[0-9a-f]{64}$")
+            self.assertRegex(ends, r"^[0-9a-f]{64}$")
             self.assertRegex(sampling, r"^(-|[a-z-]+=[0-9.]+(,[a-z-]+=[0-9.]+)*)$")
             for source in sources.split(" "):
                 self.assertRegex(source, r"^(https://\S+|pypi:[^=!]+==[^=!]+!\S+)$")
@@ -75,61 +75,6 @@ class Models(Case):
         self.assertIsNone(self.json("list", env=env)["models"][0]["path"])
         self.assertIn("incomplete", self.ok("list", env=env).out)
         self.fails(1, "info", name, env=env, says=[path, "riffle rm " + name, "riffle pull " + name])
-
-
-class Drafts(Case):
-    """The model that the list has to draft for another, by small files of the same names."""
-
-    def setUp(self):
-        super().setUp()
-        rows = {row[0]: row for row in map(lambda line: line.split("\t"), TSV.read_text(encoding="utf-8").splitlines())
-                if len(row) == 8}
-        target = next(row for row in rows.values() if row[4] in rows)
-        self.draft, self.draft_bytes = target[4], int(rows[target[4]][3])
-        self.draft_path = self.path(rows[self.draft][1])
-        self.target = shutil.copy(MODEL, self.path(target[1]))
-        self.env["RIFFLE_MODELS"] = self.folder
-
-    def fetch(self):
-        model = pathlib.Path(MODEL).read_bytes()
-        n_values, = struct.unpack_from("<Q", model, 16)
-        n = (self.draft_bytes - len(model)) // 32 * 32
-        # One more value, an array of n bytes with its own header, so that the file has the listed size.
-        with open(self.draft_path, "wb") as file:
-            file.write(model[:16] + struct.pack("<QQ4sIIQ", n_values + 1, 4, b"fill", 9, 0, n - 28))
-            file.seek(n - 28, os.SEEK_CUR)
-            file.write(model[24:])
-            file.truncate(self.draft_bytes)
-
-    def test_used_where_it_is(self):
-        alone = self.json("info", self.target)
-        self.assertNotIn("draft", alone["chain"])
-        self.assertIn("riffle pull " + self.draft, self.ok("info", self.target).out)
-        self.fetch()
-        both = self.json("info", self.target)
-        self.assertIn("draft", both["chain"])
-        self.assertGreater(both["memory"]["draft_bytes"], alone["memory"]["draft_bytes"])
-        self.assertNotIn("riffle pull", self.ok("info", self.target).out)
-        for chain in ["none", "ngram"]:
-            self.assertNotIn("draft", self.json("info", self.target, "--chain", chain)["chain"])
-        shutil.copy(MODEL, self.path("other.gguf"))
-        self.assertEqual(self.json("info", "other.gguf")["chain"], alone["chain"])
-
-    def test_incomplete_is_not_used(self):
-        self.fetch()
-        os.truncate(self.draft_path, self.draft_bytes - 1)
-        self.assertNotIn("draft", self.json("info", self.target)["chain"])
-        self.fails(1, "info", self.target, "--draft", self.draft, says="riffle pull " + self.draft)
-
-    def test_names(self):
-        self.fails(1, "info", MODEL, "--draft", self.draft, says="riffle pull " + self.draft)
-        self.fails(1, "info", MODEL, "--chain", self.draft, says="riffle pull " + self.draft)
-        self.fetch()
-        for arguments in [["--draft", self.draft], ["--chain", "ngram > draft > mxfp4", "--draft", self.draft_path],
-                          ["--chain", "ngram > %s" % self.draft]]:
-            self.assertGreater(self.json("info", MODEL, *arguments)["memory"]["draft_bytes"], 0)
-        self.assertEqual(self.json("info", MODEL, "--chain", "ngram > %s:mxfp4" % self.draft)["chain"],
-                         "ngram > %s:mxfp4 > target" % self.draft)
 
 
 class Names(Case):

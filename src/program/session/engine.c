@@ -85,7 +85,7 @@ static void take_listed(riffle_sampling *sampling, const char *listed)
  * of known models; other verbs are greedy. */
 static void choose_sampling(struct engine *engine, const struct cli_options *options)
 {
-    const struct known_model *known = known_model_of(engine->path);
+    const struct known_model *known = engine->known;
     riffle_sampling defaults;
     engine->sampling = options->sampling;
     engine->sampling_source = "the defaults of the library";
@@ -106,10 +106,11 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     char cache[LONGEST_PATH];
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
+    engine->known = known_model_of(engine->path);
     if (options->draft)
         engine->draft.path = model_path(options->draft);
     else if (strcmp(options->chain, "auto") == 0)
-        engine->draft = draft_of(engine->path);
+        engine->draft = draft_of(engine->known);
     if (options->draft && !engine->draft.path) {
         engine_close(engine);
         return CLI_FAILED;
@@ -158,7 +159,7 @@ static void print_machine_note(void)
 {
     riffle_machine machine;
     if (riffle_machine_get(&machine, sizeof machine) == RIFFLE_OK && machine.note[0])
-        fprintf(stderr, "riffle: %s\n", machine.note);
+        inform("riffle: %s", machine.note);
 }
 
 /* Warns if the cores belong to another machine, or are fewer than the requested threads. */

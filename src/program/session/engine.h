@@ -12,6 +12,7 @@
 
 struct engine {
     char *path;
+    const struct known_model *known; /* the listed model that the file is; NULL: none */
     riffle_model *model;
     riffle_session *session; /* NULL if only the model was opened */
     riffle_grammar *grammar; /* grammar of --grammar or --json-schema; NULL: none */

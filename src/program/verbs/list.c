@@ -17,6 +17,7 @@
 
 /* The facts about one model on the disk. */
 struct facts {
+    const struct known_model *known; /* the listed model that it is, whatever its name; NULL: none */
     riffle_model *model; /* header of the file; NULL: it cannot be read, or is not there */
     riffle_model_info info;
     char wrong[512];          /* why the header cannot be read; "" */
@@ -69,9 +70,10 @@ static int facts_get(struct facts *facts, const struct model_entry *entry, int v
 {
     int status = CLI_OK;
     *facts = (struct facts){.kept = fetch_kept_bytes(entry->path)};
+    facts->known = entry->known ? entry->known : known_model_of(entry->path);
     enum stamp stamp = stamp_read(entry->path, facts->sha256);
-    if (entry->known && strcmp(entry->known->sha256, facts->sha256) != 0) {
-        memcpy(facts->sha256, entry->known->sha256, sizeof facts->sha256);
+    if (facts->known && strcmp(facts->known->sha256, facts->sha256) != 0) {
+        memcpy(facts->sha256, facts->known->sha256, sizeof facts->sha256);
         stamp = STAMP_NONE;
     }
     facts->verified = stamp == STAMP_HOLDS;
@@ -86,7 +88,7 @@ static int facts_get(struct facts *facts, const struct model_entry *entry, int v
 static void list_write_json(struct json_writer *json, const struct model_entry *entry,
                             const struct facts *facts)
 {
-    const struct known_model *known = entry->known;
+    const struct known_model *known = facts->known;
     int complete = model_is_complete(entry);
     jw_put(json, "{ name %s file %s", entry->name, entry->file);
     jw_string(json, "licence", known ? known->licence : NULL);
@@ -139,7 +141,7 @@ static void list_print_row(const struct model_entry *entry, const struct facts *
         main_type(facts->info.stored_types, type);
     }
     printf("%*s  %8s  %6s  %-6s  %-10s  %s", n < width ? width - n : 0, "", bytes >= 0 ? size : "",
-           params, type, entry->known ? entry->known->licence : "-",
+           params, type, facts->known ? facts->known->licence : "-",
            facts->wrong[0] ? "cannot be read" : facts->state);
     if (entry->bytes < 0 && facts->kept) printf(" at %s", human_bytes(facts->kept, kept));
     printf("%s\n", dim ? "\033[0m" : "");
