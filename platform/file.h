@@ -52,13 +52,13 @@ enum {
 };
 
 /* A new file takes the place of `path` when it is finished, with the mode and the owner of the old
- * one. Until then it lies beside it under another name. A symbolic link is followed. What is not a
- * regular file is refused. rf_new_file_open also removes what a killed process has left for the
- * same path. It keeps nothing where it fails; where it succeeds, either rf_new_file_finish or
- * rf_new_file_drop must follow. */
+ * one. Until then it lies beside it under another name, which nobody else can have made. A symbolic
+ * link at `path` is replaced, never followed: in a folder that others can write to, it may lead
+ * anywhere. What is neither a regular file nor such a link is refused, and so is an empty path.
+ * rf_new_file_open also removes what a killed process has left for the same path. It keeps nothing
+ * where it fails; where it succeeds, either rf_new_file_finish or rf_new_file_drop must follow. */
 struct rf_new_file {
     const char *path; /* owned by the caller, valid until the end */
-    char *target;     /* target of the symbolic link, else the path */
     char *temporary;
     int file;
     unsigned flags; /* RF_NEW_* */

@@ -26,6 +26,7 @@ static int fail_path(struct rf_error *error, const char *path, const char *what,
 /* A descriptor of a regular file, or a negative code. `empty` gets the sizes. */
 static int open_regular(const char *path, struct rf_mapping *empty, struct rf_error *error)
 {
+    if (!path[0]) return rf_fail(error, RF_ERR_ARGUMENT, "the file to read has an empty name");
     /* O_NONBLOCK: a pipe is refused below instead of waited for. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return fail_path(error, path, "open", errno);

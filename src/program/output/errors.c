@@ -1,11 +1,10 @@
-/* Prints error sentences. Untrusted parts, such as names of files, lose their control bytes. */
+/* Prints error sentences. inform() escapes untrusted parts, such as names of files. */
 #include "output/errors.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "output/wrap.h"
 #include "platform/terminal.h"
 #include "riffle.h"
@@ -15,11 +14,9 @@ const char *cli_verb;
 static void print_sentence(const char *format, va_list arguments)
 {
     char text[1024];
-    struct rf_error error;
     vsnprintf(text, sizeof text, format, arguments);
-    rf_fail(&error, RF_ERR_ARGUMENT, "%s", text); /* replaces bytes that are not printable */
     fflush(stdout);
-    inform("riffle: %s", error.text);
+    inform("riffle: %s", text);
 }
 
 int cli_fail(const char *format, ...)
