@@ -111,12 +111,7 @@ enum {
     /* Metadata and vocabulary only: no weights, no sessions; fast for files of any size. */
     RIFFLE_OPEN_HEADER = 1,
     /* Read the files into memory instead of mapping them: for files that others may write to. */
-    RIFFLE_OPEN_COPY = 2,
-    /* Install no handler for SIGBUS. Without this flag, opening a model installs one for the
-     * process: when another process makes a mapped file shorter, calls on the model fail with
-     * RIFFLE_ERR_IO from then on. It passes other SIGBUS signals on to the handler that was there
-     * before; a host that installs its own later should do likewise. */
-    RIFFLE_OPEN_UNGUARDED = 4
+    RIFFLE_OPEN_COPY = 2
 };
 
 typedef struct riffle_model_options {
@@ -176,10 +171,17 @@ typedef struct riffle_model_options {
      * the model was trained on) of riffle_session_options. */
     const char *session_kv;
     int32_t session_ctx;
-    uint64_t reserved[1];
+    uint64_t reserved[8];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
+
+/* A mapped file that another process makes shorter ends this one by SIGBUS. This call installs, once
+ * for the process, a handler of SIGBUS for the files that are opened from then on: calls on such a
+ * model fail with RIFFLE_ERR_IO instead. The handler passes other SIGBUS signals on to the one that
+ * was there before; a host that installs its own later should do likewise. Nothing else installs
+ * it. Without effect on Windows, which keeps mapped files as they are. */
+RIFFLE_API int riffle_guard_files(void);
 
 /* Opens a .gguf file, or a folder with safetensors, config.json and a tokenizer. `options` may be
  * NULL. On failure *model is NULL. */

@@ -19,8 +19,7 @@ int rf_is_directory(const char *path);
 int rf_same_file(const char *a, const char *b);
 
 enum {
-    RF_MAP_COPY = 1,     /* read the file into memory instead of mapping it */
-    RF_MAP_UNGUARDED = 2 /* install no signal handler: the process dies if the file shrinks */
+    RF_MAP_COPY = 1 /* read the file into memory instead of mapping it */
 };
 
 struct rf_mapping {
@@ -30,11 +29,13 @@ struct rf_mapping {
     struct rf_map_guard *guard; /* NULL: none is needed */
 };
 
-/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path.
- *
- * Another process may make the file shorter while it is mapped; then reading what has gone raises
- * SIGBUS. The first guarded mapping installs a handler that gives such reads zeros instead, and
- * rf_mapping_is_lost tells. Other SIGBUS signals go to the handler that was there before. */
+/* Another process may make a file shorter while it is mapped; then reading what has gone raises
+ * SIGBUS. This installs, once for the process, a handler that gives such reads zeros instead, and
+ * rf_mapping_is_lost tells; it guards all files that are mapped from then on. Other SIGBUS signals
+ * go to the handler that was there before. Without this call no handler is installed, because
+ * signals are the host's. */
+int rf_guard_mappings(struct rf_error *error);
+/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path. */
 int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
                 struct rf_error *error);
 /* 1 if a part that has gone was read. */

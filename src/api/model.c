@@ -18,7 +18,7 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     if (!path[0]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is an empty text");
     int code = rf_api_take_riffle_model_options(&chosen, options);
     if (code) return code;
-    if (chosen.flags & ~(uint32_t)(RIFFLE_OPEN_HEADER | RIFFLE_OPEN_COPY | RIFFLE_OPEN_UNGUARDED))
+    if (chosen.flags & ~(uint32_t)(RIFFLE_OPEN_HEADER | RIFFLE_OPEN_COPY))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
     code = rf_api_allocator(&allocator, chosen.allocator);
     if (code) return code;

@@ -241,8 +241,7 @@ static int open_engine_parts(struct rf_engine *engine, const char *path,
 static struct rf_open_options open_options(const riffle_model_options *options)
 {
     unsigned copy = options->flags & RIFFLE_OPEN_COPY ? RF_MAP_COPY : 0;
-    unsigned unguarded = options->flags & RIFFLE_OPEN_UNGUARDED ? RF_MAP_UNGUARDED : 0;
-    return (struct rf_open_options){.map_flags = copy | unguarded,
+    return (struct rf_open_options){.map_flags = copy,
                                     .metadata_bytes = options->metadata_bytes,
                                     .metadata_items = options->metadata_items};
 }

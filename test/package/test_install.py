@@ -145,7 +145,9 @@ class Symbols(unittest.TestCase):
         return {line.split()[0] for line in lines if len(line.split()) >= 2}
 
     def test_shared(self):
-        exported = self.names("--dynamic", os.path.join(BUILD, "libriffle.so"))
+        names = self.names("--dynamic", os.path.join(BUILD, "libriffle.so")) - {"RIFFLE_0.1"}
+        self.assertEqual({name.partition("@@")[2] for name in names}, {"RIFFLE_0.1"})
+        exported = {name.partition("@@")[0] for name in names}
         declared = set()
         for header in ("riffle.h", "riffle_experimental.h"):
             declared |= set(re.findall(r"RIFFLE_API[^;(]*?\b(riffle_\w+)\(", (ROOT / "include" / header).read_text()))

@@ -143,8 +143,8 @@ class Model:
     """An open model. Any number of threads and sessions may share it.
 
     `path` is a .gguf file or a folder with safetensors. Options that are None have the defaults of
-    riffle.h, which describes all of them. `header_only`, `copy` and not `guarded` are its
-    RIFFLE_OPEN_HEADER, _COPY and _UNGUARDED. `progress` is called with (stage, done, total).
+    riffle.h, which describes all of them. `header_only` and `copy` are its
+    RIFFLE_OPEN_HEADER and _COPY. `progress` is called with (stage, done, total).
     """
 
     def __init__(
@@ -166,7 +166,6 @@ class Model:
         threads: int = 0,
         header_only: bool = False,
         copy: bool = False,
-        guarded: bool = True,
         metadata_bytes: int = 0,
         metadata_items: int = 0,
         corpus: str | os.PathLike[str] | None = None,
@@ -178,7 +177,6 @@ class Model:
         options.flags = (
             (native.OPEN_HEADER if header_only else 0)
             | (native.OPEN_COPY if copy else 0)
-            | (0 if guarded else native.OPEN_UNGUARDED)
         )
         options.threads = threads
         options.session_ctx = session_ctx
