@@ -57,7 +57,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weights_note = engine->weights_note,
         .tokenizer = rf_tokenizer_name(engine->tokenizer),
         .chat_template = engine->chat ? rf_chat_template_name(engine->chat) : "",
-        .n_params = engine->cost.n_params,
+        .n_params = engine->n_params,
         .file_bytes = source->file_bytes,
         .weight_bytes = engine->cost.pass_bytes,
         .mapped_bytes = engine->cost.mapped_bytes,
@@ -88,6 +88,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .experts_note = engine->experts_note,
         .device_layers = engine->device_layers,
         .layers_note = engine->layers_note,
+        .file_type = source->file_type ? source->file_type : "",
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

@@ -1,11 +1,15 @@
 """`riffle list` and `riffle rm`, and what MODEL on the command line means."""
 
 import hashlib
+import math
 import os
 import pathlib
+import random
 import shutil
+import struct
 
 from harness import MODEL, Case, Terminal, main
+from model_files import N_VOCAB, STRING, U32, Gguf, Tensor
 
 TSV = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "models.tsv"
 
@@ -75,6 +79,52 @@ class Models(Case):
         self.assertIsNone(self.json("list", env=env)["models"][0]["path"])
         self.assertIn("incomplete", self.ok("list", env=env).out)
         self.fails(1, "info", name, env=env, says=[path, "riffle rm " + name, "riffle pull " + name])
+
+
+class Facts(Case):
+    """What `info` and `list` say about a file: parameters, and the type."""
+
+    def setUp(self):
+        super().setUp()
+        self.env["RIFFLE_MODELS"] = self.folder
+
+    def shown(self, model):
+        path = model.write(self.folder)
+        info, listed = self.json("info", path), {m["name"]: m for m in self.json("list")["models"]}["model"]
+        self.assertEqual((info["n_params"], info["file_type"] or None), (listed["n_params"], listed["file_type"]))
+        return info
+
+    def test_a_tied_head_counts_once(self):
+        """Also where the file has it twice, in two types."""
+        random.seed(1)
+        table = [random.gauss(0, 1) for _ in range(32 * N_VOCAB)]
+        other = [random.gauss(0, 1) for _ in range(32 * N_VOCAB)]
+        near = [x + random.gauss(0, 0.1) for x in table]  # as four bits would have it
+
+        def with_head(values, kind):
+            model = Gguf().tensor("token_embd", type=0, data=struct.pack("<%df" % len(table), *table))
+            if values:
+                head = Tensor("output.weight", [32, N_VOCAB])
+                head.type, head.data = kind, struct.pack("<%d%s" % (len(values), {0: "f", 1: "e"}[kind]), *values)
+                model.tensors.append(head)
+            return self.shown(model)["n_params"]
+
+        tied = with_head(None, 0)
+        for values, kind in [(table, 0), (table, 1), (near, 0), (near, 1)]:
+            self.assertEqual(with_head(values, kind), tied)
+        for values in [other, [-x for x in table], [0.0] * len(table), [math.nan] * len(table), table[32:] + table[:32]]:
+            self.assertEqual(with_head(values, 0), tied + len(table))
+
+    def test_the_type_is_the_maker_s(self):
+        for number, name in [(0, "F32"), (3, "Q4_1"), (15, "Q4_K_M"), (17, "Q5_K_M"), (7, "Q8_0"), (32, "BF16"), (1024 + 15, "Q4_K_M")]:
+            info = self.shown(Gguf().set("general.file_type", U32, number))
+            self.assertEqual(info["file_type"], name)
+            self.assertRegex(self.ok("list").out, r"model +\S+ \S+ +\S+ +%s " % name)
+            self.assertIn("stored as     %s: F32" % name, self.ok("info", "model").out)
+        for model in [Gguf(), Gguf().set("general.file_type", U32, 999), Gguf().set("general.file_type", U32, 2**32 - 1),
+                      Gguf().set("general.file_type", STRING, "Q4_K_M")]:
+            self.assertEqual(self.shown(model)["file_type"], "")
+            self.assertRegex(self.ok("list").out, r"model +\S+ \S+ +\S+ +F32 ")
 
 
 class Names(Case):
@@ -149,7 +199,7 @@ class List(Folder):
         self.assertEqual((shown["hf"]["bytes"], shown["hf"]["arch"]), (1002, None))
         self.assertIn("broken.gguf", shown["broken"]["error"])
         out = self.ok("list").out
-        self.assertRegex(out, r"tiny +1.19 MB +293K +F32 .*not verified\n")
+        self.assertRegex(out, r"tiny +1.19 MB +260K +F32 .*not verified\n")
         self.assertRegex(out, r"broken .*cannot be read\n")
 
     def test_unknown_licence(self):

@@ -68,6 +68,7 @@ class ModelInfo:
     experts_note: str
     device_layers: int
     layers_note: str
+    file_type: str
 
 
 def _content(content: Any) -> str:

@@ -108,6 +108,7 @@ class ModelInfo(ctypes.Structure):
         ("experts_note", c_char_p),
         ("device_layers", c_int32),
         ("layers_note", c_char_p),
+        ("file_type", c_char_p),
     ]
 
 

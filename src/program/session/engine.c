@@ -323,19 +323,34 @@ static uint64_t context_bytes(const struct engine *engine, const struct cli_opti
     return bytes;
 }
 
+const char *engine_type(const riffle_model_info *info, char type[16])
+{
+    const char *name = info->file_type[0] ? info->file_type : info->stored_types;
+    snprintf(type, 16, "%.*s", (int)strcspn(name, " "), name);
+    return type;
+}
+
+/* English words of so many tokens, of which a word takes four thirds, in two digits. */
+static int32_t about_words(int32_t tokens)
+{
+    int32_t words = tokens / 4 * 3, unit = 1;
+    while (words / unit >= 100) unit *= 10;
+    return words / unit * unit;
+}
+
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest)
 {
-    struct buffer name = {0};
-    char full[32];
-    append_name(&name, engine_model_name(engine));
-    inform("%s, weights %s, context %d tokens (%s when full)%s", name.data, engine->info.weights,
-           riffle_session_n_ctx(engine->session), human_bytes(context_bytes(engine, options), full),
-           rest);
-    buffer_free(&name);
+    const riffle_model_info *info = &engine->info;
+    int32_t n_ctx = riffle_session_n_ctx(engine->session);
+    char full[32], count[32], type[16];
+    inform("%s: %s parameters in %s. Room for %d tokens (about %d words), up to %s of memory.%s",
+           engine->known ? engine->known->name : engine_model_name(engine),
+           human_count(info->n_params, count), engine_type(info, type), n_ctx, about_words(n_ctx),
+           human_bytes(context_bytes(engine, options), full), rest);
     if (!options->verbose) return;
     char activations[RF_ACTIVATIONS_TEXT];
-    inform("%s", engine_activations(engine, activations));
+    inform("weights %s, %s", info->weights, engine_activations(engine, activations));
     inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
     if (options->device)
         inform("device %s, %d of %d layers", engine->info.device, engine->info.device_layers,

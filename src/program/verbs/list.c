@@ -13,6 +13,7 @@
 #include "output/output.h"
 #include "output/progress.h"
 #include "platform/terminal.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 /* The facts about one model on the disk. */
@@ -102,6 +103,8 @@ static void list_write_json(struct json_writer *json, const struct model_entry *
     jw_bool(json, "verified", facts->verified);
     jw_string(json, "sha256", facts->sha256[0] ? facts->sha256 : NULL);
     jw_string(json, "arch", facts->model ? facts->info.architecture : NULL);
+    jw_string(json, "file_type",
+              facts->model && facts->info.file_type[0] ? facts->info.file_type : NULL);
     jw_string(json, "stored_types", facts->model ? facts->info.stored_types : NULL);
     if (facts->model)
         jw_put(json, "n_params %" PRIu64, facts->info.n_params);
@@ -109,12 +112,6 @@ static void list_write_json(struct json_writer *json, const struct model_entry *
         jw_string(json, "n_params", NULL);
     jw_string(json, "error", facts->wrong[0] ? facts->wrong : NULL);
     jw_put(json, "}");
-}
-
-/* The type that most tensors have: the first word of "Q4_K 169, F32 141". */
-static void main_type(const char *stored_types, char type[16])
-{
-    snprintf(type, 16, "%.*s", (int)strcspn(stored_types, " "), stored_types);
 }
 
 /* "135M", "1.5B" */
@@ -138,7 +135,7 @@ static void list_print_row(const struct model_entry *entry, const struct facts *
     int n = print_name(stdout, entry->name);
     if (facts->model) {
         short_count(facts->info.n_params, params);
-        main_type(facts->info.stored_types, type);
+        engine_type(&facts->info, type);
     }
     printf("%*s  %8s  %6s  %-6s  %-10s  %s", n < width ? width - n : 0, "", bytes >= 0 ? size : "",
            params, type, facts->known ? facts->known->licence : "-",
