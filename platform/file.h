@@ -35,7 +35,8 @@ struct rf_mapping {
  * go to the handler that was there before. Without this call no handler is installed, because
  * signals are the host's. */
 int rf_guard_mappings(struct rf_error *error);
-/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path. */
+/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path.
+ */
 int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
                 struct rf_error *error);
 /* 1 if a part that has gone was read. */

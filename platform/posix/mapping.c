@@ -1,5 +1,6 @@
 /* Mapped files on Linux and other POSIX systems. If another process makes one shorter, a handler of
- * SIGBUS, where the host wants it, puts zeros in place of the missing pages and marks the mapping. */
+ * SIGBUS, where the host wants it, puts zeros in place of the missing pages and marks the mapping.
+ */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -119,7 +120,8 @@ int rf_guard_mappings(struct rf_error *error)
     int cause = install_handler();
     pthread_mutex_unlock(&guards.lock);
     if (!cause) return 0;
-    if (strerror_r(cause, reason, sizeof reason)) snprintf(reason, sizeof reason, "error %d", cause);
+    if (strerror_r(cause, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "error %d", cause);
     return rf_fail(error, RF_ERR_SYSTEM, "no handler of SIGBUS can be installed: %s", reason);
 }
 

@@ -6,8 +6,8 @@
 /* A piece is a whole number of blocks of every type. */
 enum { ROWS = 16, PIECE = 256 };
 
-/* The cosine of two copies is 0.98 or more, also between 2 and 8 bits; that of two matrices which were
- * trained apart is far below. */
+/* The cosine of two copies is 0.98 or more, also between 2 and 8 bits; that of two matrices which
+ * were trained apart is far below. */
 static const double least_cosine = 0.95;
 
 static int is_comparable(const struct rf_tensor *table, const struct rf_tensor *head)
@@ -23,8 +23,8 @@ static void read_piece(const struct rf_tensor *tensor, size_t row, size_t first,
 {
     size_t row_bytes = rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]);
     const unsigned char *data = tensor->data;
-    rf_dequantize_f32(tensor->dtype,
-                      data + row * row_bytes + rf_dtype_bytes(tensor->dtype, first), values, n);
+    rf_dequantize_f32(tensor->dtype, data + row * row_bytes + rf_dtype_bytes(tensor->dtype, first),
+                      values, n);
 }
 
 int rf_source_head_is_copy(const struct rf_source *source)

@@ -194,8 +194,8 @@ int rf_tensor_has_whole_experts(const struct rf_tensor *tensor);
 /* NULL when there is none of that name. */
 const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name);
 
-/* 1 if the output head is a second copy of the embeddings, as converters write for models whose head
- * is tied, perhaps in another type. Reads a few rows of both. */
+/* 1 if the output head is a second copy of the embeddings, as converters write for models whose
+ * head is tied, perhaps in another type. Reads a few rows of both. */
 int rf_source_head_is_copy(const struct rf_source *source);
 
 #endif

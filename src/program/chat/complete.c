@@ -32,8 +32,7 @@ void complete_chat(struct completion *completion, const char *line)
         const char *typed = line + completion->begin;
         if (command->takes_file) completion_offer_files(completion, typed);
         const char *const *word = command->words ? command->words() : NULL;
-        for (; word && *word; word++)
-            completion_offer(completion, typed, *word, "");
+        for (; word && *word; word++) completion_offer(completion, typed, *word, "");
     }
     completion_finish(completion);
 }

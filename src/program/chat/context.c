@@ -19,9 +19,10 @@ int chat_drops(const struct chat *chat)
 void chat_explain_full(struct chat *chat)
 {
     if (!chat->explained_full)
-        inform("riffle: the context of %d tokens is full; /undo forgets the last turn, /reset all of "
-               "them, and with /set overflow drop the oldest ones go when there is no room",
-               riffle_session_n_ctx(chat->engine.session));
+        inform(
+            "riffle: the context of %d tokens is full; /undo forgets the last turn, /reset all of "
+            "them, and with /set overflow drop the oldest ones go when there is no room",
+            riffle_session_n_ctx(chat->engine.session));
     chat->explained_full = 1;
     cli_room = "/undo or /reset makes room";
 }

@@ -62,8 +62,7 @@ static void setting_show(const struct cli_options *options, const struct option 
 
 static int settings_show_all(const struct chat *chat)
 {
-    for (int i = 0; i < N_SETTINGS; i++)
-        setting_show(chat->options, setting_option(i), 0);
+    for (int i = 0; i < N_SETTINGS; i++) setting_show(chat->options, setting_option(i), 0);
     fprintf(stderr, "%-17s %s\n", repetition, chat->options->ignore_repetition ? "off" : "on");
     struct buffer source = {0};
     append_name(&source, chat->engine.sampling_source);

@@ -120,8 +120,8 @@ int fetch_forget(const char *path, uint64_t *freed, struct rf_error *error)
     int code = part_open(&part, path, ".part", error); /* nobody is fetching it now */
     if (code) return code;
     for (int i = 2; !code && i < N_SUFFIXES; i++) {
-        enum rf_kind kind = fetch_beside(path, suffixes[i], beside) == 0 ? rf_kind_of(beside)
-                                                                         : RF_KIND_NONE;
+        enum rf_kind kind =
+            fetch_beside(path, suffixes[i], beside) == 0 ? rf_kind_of(beside) : RF_KIND_NONE;
         /* A link itself goes, not what it leads to. */
         if (kind == RF_KIND_FILE || kind == RF_KIND_LINK) code = rf_remove(beside, error);
     }

@@ -61,8 +61,8 @@ const char *models_folder(char path[LONGEST_PATH])
     return n < 0 || n >= LONGEST_PATH ? "the path of the models' folder is too long" : NULL;
 }
 
-/* The SHA-256 of the first and the last MiB of a file, or of all of it twice where it is shorter. 0,
- * or a negative code. */
+/* The SHA-256 of the first and the last MiB of a file, or of all of it twice where it is shorter.
+ * 0, or a negative code. */
 static int hash_ends(const char *path, char sha256[SHA256_TEXT])
 {
     enum { END = 1 << 20 };

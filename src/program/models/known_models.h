@@ -28,8 +28,8 @@ const struct known_model *known_models(void);
 /* The folder of models with a short name: $RIFFLE_MODELS, else a folder in the user's data folder.
  * NULL, or a sentence about what is wrong. */
 const char *models_folder(char path[LONGEST_PATH]);
-/* The listed model whose bytes are at `path`: the size and both ends of the file are compared, never
- * its name. NULL: none, or the file cannot be read. */
+/* The listed model whose bytes are at `path`: the size and both ends of the file are compared,
+ * never its name. NULL: none, or the file cannot be read. */
 const struct known_model *known_model_of(const char *path);
 
 #endif

@@ -10,8 +10,8 @@
 
 /* The verb whose help cli_usage_error refers to; NULL: none. */
 extern const char *cli_verb;
-/* What makes room in a full context where --ctx can no longer be given, "" where that was just said;
- * NULL: --ctx does. */
+/* What makes room in a full context where --ctx can no longer be given, "" where that was just
+ * said; NULL: --ctx does. */
 extern const char *cli_room;
 
 /* Prints one sentence on standard error. Returns CLI_FAILED. */

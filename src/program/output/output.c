@@ -8,8 +8,8 @@
 #include "output/buffer.h"
 #include "platform/terminal.h"
 
-/* Control characters in `kept` are not escaped. `is_prose`: nor are marks of direction, which texts in
- * Arabic or Hebrew have. */
+/* Control characters in `kept` are not escaped. `is_prose`: nor are marks of direction, which texts
+ * in Arabic or Hebrew have. */
 static void escape_controls(struct buffer *out, const char *text, size_t n, const char *kept,
                             int is_prose)
 {

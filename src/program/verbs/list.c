@@ -18,7 +18,8 @@
 
 /* The facts about one model on the disk. */
 struct facts {
-    const struct known_model *known; /* the listed model that it is, whatever its name; NULL: none */
+    const struct known_model
+        *known;          /* the listed model that it is, whatever its name; NULL: none */
     riffle_model *model; /* header of the file; NULL: it cannot be read, or is not there */
     riffle_model_info info;
     char wrong[512];          /* why the header cannot be read; "" */
