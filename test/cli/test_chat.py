@@ -707,7 +707,7 @@ class AtTerminal(Case):
         self.leave(terminal)
 
     def test_tab_completes_files(self):
-        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json"]:
+        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json", "bad\u202e.json", "bad\u009b.json"]:
             self.path(name, "[]")
         os.mkdir(self.path("folder"))
         self.path("folder/inner.json", "[]")

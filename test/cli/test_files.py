@@ -158,6 +158,10 @@ class Names(Case):
             shutil.copy(MODEL.encode(), path)
             self.check("list", status=0)
             self.check("info", path, status=0)
+            for verb in [["list"], ["info", path]]:
+                self.check(*verb, "--json", status=0)
+            names = [model["name"] for model in self.json("list")["models"]]
+            self.assertIn(name.decode("utf-8", "replace"), names)
             self.check("info", MODEL, "--draft", path, status=0)
             self.check("run", MODEL, "--raw", "-p", "a", "--max-tokens", "4", "--chain", b"ngram > " + name, "--verbose", status=0)
             self.check("rm", name, status=2)  # there is nobody to ask
