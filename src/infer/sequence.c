@@ -461,6 +461,7 @@ static int read_rest(struct rf_sequence *s, struct rf_view *view, rf_read_progre
 {
     int32_t start = usable(s, view), total = s->n - start, last;
     struct rf_best best;
+    if (progress && progress(user, 0, total)) return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
     for (int32_t from; (from = usable(s, view)) < s->n;) {
         int32_t left = s->n - from;
         int32_t n = left < view->shape.max_rows ? left : view->shape.max_rows;

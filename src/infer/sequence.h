@@ -119,7 +119,7 @@ const struct rf_best *rf_sequence_best(const struct rf_sequence *sequence,
 int rf_sequence_answer(struct rf_sequence *sequence, struct rf_view *view, const float **logits,
                        struct rf_error *error);
 
-/* Called between the blocks of a long read; non-zero cancels. */
+/* Called before a read, with nothing done, and after each of its blocks; non-zero cancels. */
 typedef int (*rf_read_progress)(void *user, int32_t done, int32_t total);
 
 /* Commits and reads tokens, in blocks of the view's max_rows. On failure nothing is committed, but

@@ -1,6 +1,7 @@
 /* A GGUF file's parameters: keys "ARCHITECTURE.something", with llama.cpp's defaults. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "model/arch.h"
 #include "model/gguf.h"
@@ -241,6 +242,17 @@ static void gguf_pooling(struct rf_gguf *gguf)
                                                   : RF_POOLING_NONE;
 }
 
+/* Makers may write any number here, or another type: then the file names no mix. */
+static void gguf_file_type(struct rf_gguf *gguf)
+{
+    enum { UINT32 = 4, GUESSED = 1024 };
+    const struct rf_gguf_value *value = rf_gguf_find(gguf, "general.file_type");
+    uint32_t number;
+    if (!value || value->type != UINT32 || value->bytes != sizeof number) return;
+    memcpy(&number, value->data, sizeof number);
+    gguf->reading->source->file_type = rf_file_type_name(number & ~(uint32_t)GUESSED);
+}
+
 void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -263,4 +275,5 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
     gguf_pooling(gguf);
+    gguf_file_type(gguf);
 }

@@ -166,6 +166,7 @@ struct rf_source {
     struct rf_vocab vocab;
     const char *name;          /* general.name, or the folder's name; may be "" */
     const char *container;     /* "GGUF v3", "safetensors" */
+    const char *file_type;     /* the file's own name of its mix of types: "Q4_K_M"; or NULL */
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
@@ -195,5 +196,9 @@ int rf_tensor_has_whole_experts(const struct rf_tensor *tensor);
 
 /* NULL when there is none of that name. */
 const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name);
+
+/* 1 if the output head is a second copy of the embeddings, as converters write for models whose
+ * head is tied, perhaps in another type. Reads a few rows of both. */
+int rf_source_head_is_copy(const struct rf_source *source);
 
 #endif

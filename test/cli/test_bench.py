@@ -236,7 +236,7 @@ class Suite(Case):
     def test_bad_files(self):
         bench = ["bench", MODEL, "--raw", "--suite"]
         self.fails(1, *bench, "cod", says=["'cod'", "code, qa, hard, long"])
-        self.fails(1, *bench, "", says="code, qa, hard")
+        self.fails(2, *bench, "", says="--suite needs a SUITE that is not empty")
         self.fails(1, *bench, self.folder, says=self.folder)
         self.fails(1, *bench, self.path("empty", ""), says=["empty", "no prompt"])
         self.fails(1, *bench, self.path("blank.jsonl", "\n \n"), says=["blank.jsonl", "no prompt"])

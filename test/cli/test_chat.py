@@ -97,6 +97,27 @@ class Pipe(Case):
             self.assertIn("\n  " + command, result.err)
         self.assertEqual(result.out.count("\n"), self.ok(*CHAT, stdin="Hi\n").out.count("\n"))
 
+    def test_help_and_set_have_the_same_names(self):
+        names = re.findall(r"^([a-z-]+) +\S+$", self.ok(*CHAT, stdin="/set\n").err, flags=re.M)
+        self.assertLessEqual({"temp", "frequency-penalty", "presence-penalty", "overflow", "repetition"}, set(names))
+        shown = " ".join(self.ok(*CHAT, stdin="/help\n").err.split())
+        self.assertIn("show or change a setting: %s /regen" % ", ".join(names), shown)
+        self.fails(1, *CHAT, stdin="/set nonsense 1\n", says=", ".join(names))
+
+    def test_nothing_has_no_speed(self):
+        """What was not read or generated is left out of the figures."""
+        result = self.ok(*CHAT, "--verbose", stdin="/stats\nHello\n/regen\n")
+        self.assertNotIn(" 0.0 tokens/s", result.err)
+        self.assertRegex(result.err, r"\nread +0 tokens\ngenerated +0 tokens\n")
+        figures = re.findall(r"\n(\d+ tokens.*)", result.err)
+        self.assertRegex(figures[0], r"^\d+ tokens, [\d.]+ tokens/s; \d+ read at [\d.]+ tokens/s$")
+        self.assertRegex(figures[1], r"^\d+ tokens, [\d.]+ tokens/s$")
+
+    def test_banner(self):
+        first = self.ok(*CHAT, "--verbose", stdin="").err.splitlines()[0]
+        self.assertRegex(first, r"^\S.*: 260 thousand parameters in F32\. Room for 2048 tokens \(about 1500 words\), up to "
+                                r"[\d.]+ MB of memory\. /help lists commands\.$")
+
     def test_aliases(self):
         for leave in ["/bye", "/quit"]:
             self.assertEqual(self.ok(*CHAT, stdin=leave + "\nnever\n").out, "")
@@ -154,12 +175,16 @@ class Pipe(Case):
         result = self.riffle("chat", MODEL, "--template", "chatml", "--ctx", "64", stdin="word " * 100 + "\nmore\n")
         self.assertEqual(result.returncode, 1)
         self.assertIn("n_ctx is 64", result.err)
-        self.assertIn("(choose with --ctx)", result.err)
+        for command in ["/undo", "/reset", "/set overflow drop"]:
+            self.assertIn(command, result.err)
+        self.assertNotIn("--ctx", result.err)  # it is too late for that
+        self.fails(1, "chat", MODEL, "--template", "chatml", "--ctx", "99999999", says="(choose with --ctx)")
 
     def test_full_context_is_explained_once(self):
         chat = ["chat", MODEL, "--template", "chatml", "--temp", "0", "--ctx", "128", "--max-tokens", "200"]
         result = self.riffle(*chat, stdin="Hello\nAnd then?\n")
         self.assertEqual(result.err.count("/set overflow drop"), 1, result.err)
+        self.assertIn("n_ctx is 128 (/undo or /reset makes room)", result.err)
 
     def test_overflow_drops_the_oldest_turns(self):
         chat = ["chat", MODEL, "--template", "chatml", "--temp", "0", "--ctx", "192", "--max-tokens", "40",
@@ -191,7 +216,7 @@ class Pipe(Case):
 
     def test_a_message_that_never_fits(self):
         result = self.fails(1, "chat", MODEL, "--template", "chatml", "--ctx", "64", "--overflow", "drop",
-                            stdin="word " * 100 + "\n", says=["the message has", "64", "--ctx"])
+                            stdin="word " * 100 + "\n", says=["the message has", "64", "a shorter one"])
         self.assertNotIn("dropped", result.err)
 
     def test_samples_unless_told_otherwise(self):
@@ -588,6 +613,19 @@ class AtTerminal(Case):
             for line in re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", terminal.screen).split("\r\n"):
                 self.assertLessEqual(len(line.split("\r")[-1]), columns)
 
+    def test_reading_is_announced(self):
+        """Before the first part of a long text is read; the line is gone when the answer comes."""
+        terminal = self.chat(*CHAT, env={"RIFFLE_CPU": "scalar"})
+        self.ask(terminal, "Once upon a time there was a cat. " * 12 + "\n")
+        total = re.search(r"reading (\d+) tokens, 0 %", terminal.screen)
+        self.assertTrue(total, terminal.screen)
+        self.assertGreater(int(total[1]), 64)
+        self.assertFalse([line for line in Screen(80).show(terminal.screen) if "reading" in line])
+        mark = len(terminal.screen)
+        self.ask(terminal, "Hi\n")
+        self.assertNotIn(", 0 %", terminal.screen[mark:])  # a short text is not
+        self.leave(terminal)
+
     def test_resize_at_the_prompt(self):
         terminal = self.chat(*CHAT, columns=120)
         text = "a line that is longer than sixty columns after the window has another size"
@@ -653,6 +691,12 @@ class AtTerminal(Case):
             terminal.wait_for_line(completed)
             terminal.send("\x15")
             terminal.wait_for_line("")
+        terminal.send("/set \t")
+        terminal.wait_for("repetition")
+        for name in re.findall(r"^([a-z-]+) +\S+$", self.ok(*CHAT, stdin="/set\n").err, flags=re.M):
+            self.assertRegex(terminal.screen, r"\s%s\s" % name)
+        terminal.send("\x15")
+        terminal.wait_for_line("")
         terminal.send("/s\t")
         terminal.wait_for_match("/save +/set +/stats +/system")
         terminal.wait_for_line("/s")
@@ -663,7 +707,7 @@ class AtTerminal(Case):
         self.leave(terminal)
 
     def test_tab_completes_files(self):
-        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json"]:
+        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json", "bad\u202e.json", "bad\u009b.json"]:
             self.path(name, "[]")
         os.mkdir(self.path("folder"))
         self.path("folder/inner.json", "[]")

@@ -7,11 +7,13 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 import unittest
 
@@ -608,6 +610,42 @@ class Limits(Case):
         connection.close()
         with self.assertRaises(ConnectionError):
             server.ask("GET", "/health")
+
+
+# What the document's program needs of the package openai, where that is not installed.
+PACKAGE = '''
+import json, types, urllib.request
+
+class OpenAI:
+    def __init__(self, base_url, api_key):
+        self.chat = types.SimpleNamespace(completions=types.SimpleNamespace(create=self.create))
+        self.base_url, self.api_key = base_url, api_key
+
+    def create(self, **body):
+        request = urllib.request.Request(self.base_url + "/chat/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json", "Authorization": "Bearer " + self.api_key})
+        with urllib.request.urlopen(request) as reply:
+            return json.load(reply, object_hook=lambda members: types.SimpleNamespace(**members))
+'''
+
+
+class Document(Case):
+    def test_its_program(self):
+        """The first program of docs/serving.md, as it is there but for the port."""
+        text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+        name = re.search(r"^    riffle serve (\S+)", text, flags=re.M)[1]
+        program = re.search(r"```python\n(.*?)```", text, flags=re.S)[1]
+        self.assertIn('model="%s"' % name, program)
+        shutil.copy(MODEL, self.path(name + ".gguf"))
+        server = Server(self, model=self.path(name + ".gguf"))
+        self.path("program.py", program.replace("localhost:8080", "127.0.0.1:%d" % server.port))
+        if openai is None:
+            self.path("openai.py", PACKAGE)
+        result = subprocess.run([sys.executable, self.path("program.py")], env=self.env, cwd=self.folder, timeout=TIMEOUT,
+                                capture_output=True)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertTrue(result.stdout.strip())
+        self.assertEqual(server.stop(), 0)
 
 
 @unittest.skipUnless(openai, "the package openai is not installed")

@@ -113,7 +113,7 @@ class Options(Case):
             self.fails(2, *run, "--chain", chain, "--draft", MODEL, says=["--draft", "no place"])
         self.fails(2, "info", MODEL, "--gamma", "2", says=["--gamma", "run"])
         self.fails(2, "bench", MODEL, "--gamma", "2", says=["--gamma", "--suite"])
-        self.fails(1, *run, "--chain", "", says=["chain: it is empty", "(choose with --chain)"])
+        self.fails(2, *run, "--chain", "", says="--chain needs a CHAIN that is not empty")
         self.fails(1, *run, "--chain", "mxfp4 > ngram", says=["ngram", "first"])
         self.fails(1, *run, "--chain", "draft", says="draft")
         self.fails(1, *run, "--chain", "ngrm > mxfp4", says=["ngrm", "did you mean ngram?"])

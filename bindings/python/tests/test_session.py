@@ -76,10 +76,12 @@ class Reading(Case):
         session = self.session(n_ctx=600, progress=lambda *report: calls.append(report))
         session.prefill(range(260, 500))
         session.prefill(range(200, 500))
+        self.assertIn(("prefill", 0, 300), calls)
         self.assertEqual(calls[-1], ("prefill", 300, 300))
 
         def fail(stage, done, total):
-            raise LookupError("mine")
+            if done:
+                raise LookupError("mine")
 
         failing = self.session(n_ctx=600, progress=fail)
         with self.assertRaisesRegex(LookupError, "mine"):

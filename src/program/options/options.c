@@ -176,8 +176,11 @@ int option_set(struct cli_options *options, const struct option *option, const c
     if (kind == OPTION_INT || kind == OPTION_FLOAT || kind == OPTION_ABOVE)
         status = parse_number(option, name, text, &number);
     if (kind == OPTION_SEED) status = parse_seed(name, text, field);
-    if ((kind == OPTION_LIST || kind == OPTION_TEXTS) && !text[0])
-        status = cli_fail("%s needs a text that is not empty", name);
+    /* Only a TEXT may be an empty one; no file, model, address or name is. */
+    int takes_empty = kind != OPTION_TEXT || strcmp(option->value, "TEXT") == 0;
+    if ((kind == OPTION_LIST || kind == OPTION_TEXTS || !takes_empty) && !text[0])
+        status = cli_fail("%s needs a %s that is not empty", name,
+                          kind == OPTION_TEXT ? option->value : "text");
     if (kind == OPTION_CHOICE && !is_choice(option->choices, text))
         status = cli_fail("%s must be one of %s, not '%s'", name, option->choices, text);
     if (status) return status;
@@ -236,7 +239,6 @@ static int any_chain_has(const struct cli_options *options, const char *level)
 /* The value of --draft or --corpus. */
 static int check_level(const struct cli_options *options, const char *value, const char *level)
 {
-    if (value && !value[0]) return cli_usage_error("--%s is an empty text", level);
     if (value && !any_chain_has(options, level))
         return cli_usage_error("--%s has no place in that chain: it is for 'auto', and for chains "
                                "with a level called %s",
@@ -391,6 +393,8 @@ void sampling_fill(riffle_sampling *given, const riffle_sampling *defaults)
 static int set_argument(struct cli_options *options, const char *argument)
 {
     const char **place = options->model ? &options->out : &options->model;
+    if (options->verb->n_arguments == ANY_ARGUMENTS && !argument[0])
+        return cli_usage_error("an argument is an empty text");
     if (options->verb->n_arguments == ANY_ARGUMENTS) {
         append_text(&options->arguments, argument);
         return 0;
