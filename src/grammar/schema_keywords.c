@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/decimal.h"
+
 static const struct {
     const char *name;
     int types;
@@ -339,16 +341,14 @@ int rf_conjunction_types(struct rf_schema_reader *r, const struct rf_conjunction
 
 int rf_json_type(const struct rf_json *value)
 {
+    char buffer[RF_JSON_NUMBER_BUFFER];
     struct rf_str text;
-    int64_t integer;
-    double number;
     int flag;
     if (rf_json_is_null(value)) return RF_JSON_NULL;
     if (rf_json_bool(value, &flag)) return RF_JSON_BOOLEAN;
     if (rf_json_is_object(value)) return RF_JSON_OBJECT;
     if (rf_json_is_array(value)) return RF_JSON_ARRAY;
-    if (rf_json_string(value, &text)) return RF_JSON_STRING;
-    if (rf_json_integer(value, &integer)) return RF_JSON_INTEGER;
-    return rf_json_number(value, &number) && floor(number) == number ? RF_JSON_INTEGER
-                                                                     : RF_JSON_FRACTION;
+    if (!rf_json_number_string(value, buffer, &text)) return RF_JSON_STRING;
+    struct rf_decimal d = rf_decimal_of(text.data, text.bytes);
+    return rf_decimal_is_integer(&d) ? RF_JSON_INTEGER : RF_JSON_FRACTION;
 }

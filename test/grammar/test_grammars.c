@@ -275,8 +275,10 @@ static const struct refused bad_schemas[] = {
      RF_ERR_UNSUPPORTED},
     {"{\"type\":\"string\",\"pattern\":\"a\",\"maxLength\":3}", "together with another limit",
      RF_ERR_UNSUPPORTED},
-    {"{\"type\":\"string\",\"format\":\"uri\"}", "#/format: known formats", RF_ERR_UNSUPPORTED},
-    {"{\"type\":\"number\",\"minimum\":0.5}", "#/minimum: limits of numbers", RF_ERR_UNSUPPORTED},
+    {"{\"type\":\"string\",\"format\":\"iri\"}", "#/format: known formats", RF_ERR_UNSUPPORTED},
+    {"{\"type\":\"number\",\"minimum\":1e1001}", "#/minimum: limits of numbers",
+     RF_ERR_UNSUPPORTED},
+    {"{\"type\":\"number\",\"minimum\":\"1\"}", "#/minimum: this is not a number", RF_ERR_FORMAT},
     {"{\"minLength\":-1}", "#/minLength: this is not a whole number", RF_ERR_FORMAT},
     {"{\"required\":[1]}", "#/required: this is not an array of strings", RF_ERR_FORMAT},
 };
