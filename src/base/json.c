@@ -348,6 +348,11 @@ const char *rf_json_number_text(const json_t *value)
     return json_string_value(json_object_get(value, number_key));
 }
 
+int rf_json_is_map(const json_t *value)
+{
+    return json_is_object(value) && !rf_json_number_text(value);
+}
+
 int rf_json_is_any_number(const json_t *value)
 {
     return json_is_number(value) || rf_json_number_text(value);

@@ -28,6 +28,8 @@ json_t *rf_json_load(const char *text, size_t bytes, size_t *end, struct rf_json
 /* For formats that forbid two members with one name. */
 json_t *rf_json_load_unique(const char *text, size_t bytes, struct rf_json_problem *problem);
 
+/* True for objects of a document, not for such numbers. */
+int rf_json_is_map(const json_t *value);
 /* The text of a number that only its text holds, or NULL. */
 const char *rf_json_number_text(const json_t *value);
 /* A number in any of the three forms; false for other values. */

@@ -98,7 +98,7 @@ const struct rf_json *rf_json_at(const struct rf_json *array, size_t index)
 
 int rf_json_is_object(const struct rf_json *value)
 {
-    return json_is_object(node(value)) && !rf_json_number_text(node(value));
+    return rf_json_is_map(node(value));
 }
 
 int rf_json_is_array(const struct rf_json *value)

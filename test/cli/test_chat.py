@@ -250,7 +250,7 @@ class Pipe(Case):
 
     def test_wrong_settings(self):
         for change, says in [("temp 200", ["/set temp must be between 0 and 100", "200"]), ("temp hot", "a number"),
-                             ("top-p 0", "/set top-p must be above 0"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
+                             ("top-p 2", "/set top-p must be between 0 and 1"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
                              ("overflow maybe", ["/set overflow", "stop|drop"]), ("temp", "needs a value"),
                              ("repetition 1", "on|off"), ("tmep 1", ["no 'tmep'", "did you mean temp?"]),
                              ("ctx 64", "no 'ctx'"), ("max-tokens -1", "/set max-tokens must be between")]:
@@ -361,6 +361,22 @@ class Pipe(Case):
                          [{"name": "age_of", "arguments": json.dumps({"name": "Ann"}, separators=(",", ":"))}])
         self.path("bad.json", '{"messages": [], "tools": [{"name": "age_of"}]}')
         self.fails(1, *chat, stdin="/load bad.json\n", says=["bad.json", "tools"])
+
+    def test_numbers_survive(self):
+        """The digits of a file are those of the file that is saved, whatever a processor's numbers can hold."""
+        numbers = "[0.1, 1.10, 19.99, 1e-7, 12345678901234567890, 1e400, -0.0, 1E5, 9007199254740993]"
+        self.path("in.json", '{"messages": [{"role": "user", "content": "q", "x": %s}], "tools": [{"type": "function", '
+                  '"function": {"name": "f", "parameters": {"default": %s}}}]}' % (numbers, numbers))
+        self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
+        self.assertEqual((self.folder / "saved.json").read_text().count(numbers), 2)
+
+    def test_zero_bytes(self):
+        """Nobody reads "x"; a chat shows "content"."""
+        self.path("in.json", r'[{"role": "user", "content": "q", "x\u0000": "\u0000"}]')
+        self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
+        self.assertEqual(self.saved(), [{"role": "user", "content": "q", "x\0": "\0"}])
+        self.path("bad.json", r'[{"role": "user", "content": "a\u0000b"}]')
+        self.fails(1, *CHAT, stdin="/load bad.json\n", says=["bad.json", "message 1", '"content"', "zero byte"])
 
     def test_parts_become_texts(self):
         parts = [{"type": "text", "text": "How "}, {"type": "text", "text": "old?"}]

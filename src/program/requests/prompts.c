@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "requests/members.h"
 
 int prompts_make(struct question *question, size_t n, struct refusal *refusal)
@@ -40,9 +41,9 @@ int prompt_add_text(struct prompt *prompt, const riffle_model *model, const char
 int prompt_add_chat(struct prompt *prompt, const riffle_model *model, const json_t *conversation,
                     struct refusal *refusal)
 {
-    char *text = json_dumps(conversation, JSON_COMPACT);
+    size_t bytes;
+    char *text = rf_json_dump(conversation, 0, &bytes);
     if (!text) return refuse_memory(refusal);
-    size_t bytes = strlen(text);
     int64_t n = riffle_chat_tokenize_json(model, text, bytes, NULL, 0);
     int code = prompt_grow(prompt, n, refusal);
     if (!code) n = riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, (size_t)n);

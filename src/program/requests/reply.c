@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
+#include "base/json.h"
+
 char *reply_write(json_t *value, int is_event)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL,
-         *event = NULL;
+    char *text = rf_json_dump(value, 0, NULL), *event = NULL;
     json_decref(value);
     if (!is_event || !text) return text;
     size_t bytes = strlen(text) + sizeof "data: \n\n";
@@ -81,7 +83,7 @@ static json_t *token_object(const riffle_model *model, const riffle_logprob *fou
     json_t *token = json_stringn(text, held), *bytes = byte_array(text, held);
     if (!token) token = json_string("\xef\xbf\xbd");
     /* JSON has no infinity. */
-    double logprob = found->logprob < -9999.0f ? -9999.0 : (double)found->logprob;
+    double logprob = found->logprob < -9999.0f ? -9999.0 : rf_double_of_float(found->logprob);
     return json_pack("{s:o, s:f, s:o}", "token", token, "logprob", logprob, "bytes", bytes);
 }
 
@@ -153,7 +155,8 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
 
 char *reply_piece(const struct reply *reply, const struct reply_part *part)
 {
-    return reply_write(reply_frame(reply, 1, json_pack("[o]", reply_choice(reply, part, 1)), NULL),
+    json_t *usage = reply->question->tells_usage ? json_null() : NULL;
+    return reply_write(reply_frame(reply, 1, json_pack("[o]", reply_choice(reply, part, 1)), usage),
                        1);
 }
 

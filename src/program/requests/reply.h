@@ -73,7 +73,7 @@ size_t reply_characters(const json_t *tokens);
 
 char *reply_whole(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
                   const struct reply_usage *usage);
-/* An event with a piece of an answer. */
+/* An event with a piece of an answer; "usage" is null where the last event tells it. */
 char *reply_piece(const struct reply *reply, const struct reply_part *part);
 /* The event with the usage. */
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage);
