@@ -144,11 +144,14 @@ const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
 
 /* ---- conjunctions ---- */
 
+enum { KEYWORD = 8 /* steps of looking one up */ };
+
 static int check_keywords(struct rf_schema_reader *r, const struct rf_schema_member *m)
 {
     struct rf_str key;
     const struct rf_json *value;
-    for (void *i = NULL; rf_json_next(m->schema, &i, &key, &value);) {
+    for (void *i = NULL;
+         !rf_ir_steps(r->ir, KEYWORD) && rf_json_next(m->schema, &i, &key, &value);) {
         int is_known = strncmp(key.data, "x-", 2) == 0;
         for (size_t k = 0; k < sizeof keywords / sizeof *keywords; k++)
             is_known |= rf_str_is(key, keywords[k].name);

@@ -57,11 +57,12 @@ static size_t count_code_points(struct rf_str text)
     return n;
 }
 
-int rf_schema_lists(const struct rf_json *schema, const struct rf_json *value)
+int rf_schema_lists(struct rf_schema_reader *r, const struct rf_json *schema,
+                    const struct rf_json *value)
 {
     const struct rf_json *list = rf_json_get(schema, "enum");
     int found = !list;
-    for (size_t i = 0; i < rf_json_count(list) && !found; i++)
+    for (size_t i = 0; i < rf_json_count(list) && !found && !rf_ir_steps(r->ir, 2); i++)
         found = rf_json_same(rf_json_at(list, i), value);
     if (!rf_json_has(schema, "const")) return found;
     const struct rf_json *only = rf_json_get(schema, "const");
@@ -95,7 +96,7 @@ static int meets(struct rf_schema_reader *r, const struct rf_schema_member *m,
     char buffer[RF_JSON_NUMBER_BUFFER];
     struct rf_str text;
     if (!(rf_schema_types(r, m) & type)) return 0;
-    if ((!is_own || rf_json_has(m->schema, "const")) && !rf_schema_lists(m->schema, value))
+    if ((!is_own || rf_json_has(m->schema, "const")) && !rf_schema_lists(r, m->schema, value))
         return 0;
     if (rf_json_number_string(value, buffer, &text)) return is_within(m->schema, text);
     static const char *const hard[] = {

@@ -135,6 +135,8 @@ int rf_json_number_string(const struct rf_json *value, char buffer[RF_JSON_NUMBE
 static int same_numbers(const struct rf_json *a, const struct rf_json *b)
 {
     char buffers[2][RF_DOUBLE_TEXT];
+    if (json_is_integer(node(a)) && json_is_integer(node(b)))
+        return json_integer_value(node(a)) == json_integer_value(node(b));
     struct rf_str x = number_text(a, buffers[0]), y = number_text(b, buffers[1]);
     struct rf_decimal left = rf_decimal_of(x.data, x.bytes), right = rf_decimal_of(y.data, y.bytes);
     return rf_decimal_order(&left, &right) == 0;

@@ -299,7 +299,7 @@ FOLDER = [
     ("rising numbers", lambda f: f.tensor("model.norm", data_offsets=[0])),
     ("rising numbers", lambda f: f.tensor("model.norm", data_offsets=["0", "128"])),
     ("ends at byte", lambda f: f.tensor("model.norm", data_offsets=[0, 2**63 - 1])),
-    ("too big integer", lambda f: f.tensor("model.norm", data_offsets=[0, 2**64])),
+    ("data_offsets", lambda f: f.tensor("model.norm", data_offsets=[0, 2**64])),
     ("shape", lambda f: f.tensor("model.norm", shape=[])),
     ("shape", lambda f: f.tensor("model.norm", shape=[0])),
     ("shape", lambda f: f.tensor("model.norm", shape=[-32])),
@@ -432,7 +432,7 @@ class Models(Bounded):
 
 CONVERSATIONS = [
     ("is not JSON", "[" * 5000000),
-    ("is not JSON", '[{"role":"user","content":"\\u0000"}]'),
+    ("zero byte", '[{"role":"user","content":"\\u0000"}]'),
     ("is not JSON", b'[{"role":"user","content":"\xff\xfe"}]'),
     ("is not JSON", ""),
     ("has no array", "{}"),

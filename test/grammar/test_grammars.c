@@ -406,13 +406,56 @@ static void check_watch(enum rf_grammar_kind kind, const char *text)
 /* A branch for each number. */
 static void check_watch_of_branches(void)
 {
-    enum { BRANCHES = 200, BYTES = 20 };
+    enum { BRANCHES = 60, BYTES = 20 };
     static char text[BRANCHES * BYTES] = "{\"oneOf\":[";
     size_t n = strlen(text);
     for (int i = 0; i < BRANCHES; i++)
         n += (size_t)snprintf(text + n, BYTES, "%s{\"const\":%d}", i ? "," : "", i);
     snprintf(text + n, sizeof text - n, "]}");
     check_watch(RF_GRAMMAR_JSON_SCHEMA, text);
+}
+
+/* ---- grammars that ask for very much work ---- */
+
+static const struct accepting large[] = {
+    {"{\"type\":\"string\",\"pattern\":\"^(.?){3000}x$\"}",
+     {"\"x\"", "\"abx\""},
+     {"\"\"", "\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(a?b?){300}x$\"}", {"\"x\"", "\"bbaax\""}, {"\"bxa\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((a*)*b*)*c$\"}", {"\"c\"", "\"abbac\""}, {"\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(((.+)+)+)+x$\"}", {"\"axx\""}, {"\"x\"", "\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((){1000000}){1000000}x$\"}", {"\"x\""}, {"\"\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((a{0,30}){0,30}){0,30}$\"}",
+     {"\"\"", "\"aaa\""},
+     {"\"b\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(ab|ac|a?d|bcd|b){2}$\"}",
+     {"\"abac\"", "\"dad\"", "\"bcdb\""},
+     {"\"ab\"", "\"aab\"", "\"bcd\""}},
+};
+
+/* Two lists of n numbers that have none in common: n times n comparisons. */
+static void check_too_slow(void)
+{
+    enum { N = 10000, BYTES = 8 };
+    static char text[2 * N * BYTES + 64];
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"allOf\":[{\"enum\":[0");
+    for (int i = 1; i < 2 * N; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, i == N ? "]},{\"enum\":[%d" : ",%d", i);
+    snprintf(text + n, sizeof text - n, "]}]}");
+    const struct refused slow = {text, "takes too long to compile", RF_ERR_UNSUPPORTED};
+    check_refused(RF_GRAMMAR_JSON_SCHEMA, &slow);
+}
+
+/* As many names as one likes are listed in no time; rules are counted. */
+static void check_many_names(void)
+{
+    enum { N = 100000, BYTES = 12 };
+    static char text[N * BYTES + 64];
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"required\":[\"a\"");
+    for (int i = 0; i < N; i++) n += (size_t)snprintf(text + n, sizeof text - n, ",\"p%d\"", i);
+    snprintf(text + n, sizeof text - n, "]}");
+    const struct refused many = {text, "at most 4096 rules", RF_ERR_UNSUPPORTED};
+    check_refused(RF_GRAMMAR_JSON_SCHEMA, &many);
 }
 
 static void check_memory(enum rf_grammar_kind kind, const char *text, const char *answer)
@@ -448,8 +491,12 @@ int main(void)
         check_accepting(RF_GRAMMAR_CHOICE, &choices[i]);
     for (size_t i = 0; i < sizeof bad_choices / sizeof *bad_choices; i++)
         check_refused(RF_GRAMMAR_CHOICE, &bad_choices[i]);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        check_accepting(RF_GRAMMAR_JSON_SCHEMA, &large[i]);
+    check_too_slow();
+    check_many_names();
     check_control_token(256 + sizeof texts / sizeof *texts - 1);
-    check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){2000} \"x\"");
+    check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){1500} \"x\"");
     check_watch_of_branches();
     check_memory(RF_GRAMMAR_GBNF, gbnf[1].grammar, gbnf[1].good[0]);
     check_memory(RF_GRAMMAR_CHOICE, choices[0].grammar, choices[0].good[1]);
