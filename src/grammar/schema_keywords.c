@@ -42,6 +42,7 @@ static const struct {
                 {"format", RF_JSON_STRING},
                 {"minimum", RF_JSON_NUMBER},
                 {"maximum", RF_JSON_NUMBER},
+                {"multipleOf", RF_JSON_NUMBER},
                 {"exclusiveMinimum", RF_JSON_NUMBER},
                 {"exclusiveMaximum", RF_JSON_NUMBER}};
 

@@ -1,6 +1,7 @@
 /* Schemas of strings and numbers, and of values that are listed one by one. schema.c calls it
  * for a conjunction whose types include them. */
 #include "base/decimal.h"
+#include "grammar/multiple_text.h"
 #include "grammar/schema.h"
 
 /* Formats by RFC 3339 (dates and times, with capital T and Z; its appendix A: durations), 4122,
@@ -80,6 +81,25 @@ static int order_to(const struct rf_json *schema, const char *key, int sign, str
     return sign * rf_decimal_order(&a, &b);
 }
 
+/* 1 and the member's multipleOf, a size of 0 where it has none; 0 after a failure. */
+static int multiple_in(struct rf_schema_reader *r, const struct rf_schema_member *m,
+                       struct rf_multiple *multiple)
+{
+    const struct rf_json *value = rf_json_get(m->schema, "multipleOf");
+    char buffer[RF_JSON_NUMBER_BUFFER];
+    struct rf_str number;
+    *multiple = (struct rf_multiple){0};
+    if (!value) return 1;
+    const char *pointer = rf_pointer_to(r, m->pointer, "multipleOf");
+    if (!rf_json_number_string(value, buffer, &number) ||
+        order_to(m->schema, "multipleOf", 1, rf_str_of("0")) >= 0)
+        rf_schema_bad(r, RF_ERR_FORMAT, pointer, "this is not a number above 0");
+    else if (!rf_multiple_of(number, multiple))
+        rf_schema_bad(r, RF_ERR_UNSUPPORTED, pointer,
+                      "supported are up to 15 digits, six of them behind the point");
+    return !r->ir->code;
+}
+
 static int is_within(const struct rf_json *schema, struct rf_str number)
 {
     return order_to(schema, "minimum", 1, number) >= 0 &&
@@ -98,7 +118,11 @@ static int meets(struct rf_schema_reader *r, const struct rf_schema_member *m,
     if (!(rf_schema_types(r, m) & type)) return 0;
     if ((!is_own || rf_json_has(m->schema, "const")) && !rf_schema_lists(r, m->schema, value))
         return 0;
-    if (rf_json_number_string(value, buffer, &text)) return is_within(m->schema, text);
+    if (rf_json_number_string(value, buffer, &text)) {
+        struct rf_multiple multiple;
+        return multiple_in(r, m, &multiple) && is_within(m->schema, text) &&
+               (!multiple.size || rf_multiple_divides(multiple, text));
+    }
     static const char *const hard[] = {
         "pattern", "format",      "properties",      "required", "additionalProperties",
         "items",   "prefixItems", "additionalItems", "minItems", "maxItems"};
@@ -274,6 +298,25 @@ static struct rf_number_limits limits_of(struct rf_schema_reader *r, const struc
     return limits;
 }
 
+/* 1 and the least common multiple of all members' multipleOf. */
+static int multiple_of_all(struct rf_schema_reader *r, const struct rf_conjunction *c,
+                           struct rf_multiple *all)
+{
+    *all = (struct rf_multiple){0};
+    for (int32_t i = 0; i < c->n; i++) {
+        struct rf_multiple one;
+        if (!multiple_in(r, &c->members[i], &one)) return 0;
+        if (!one.size) continue;
+        if (!all->size)
+            *all = one;
+        else if (!rf_multiple_join(all, one) || all->places > RF_MULTIPLE_PLACES)
+            rf_schema_bad(r, RF_ERR_UNSUPPORTED,
+                          rf_pointer_to(r, c->members[i].pointer, "multipleOf"),
+                          "the least common multiple of this and others is too large");
+    }
+    return !r->ir->code;
+}
+
 static const struct rf_number_limits no_limits = {.low.whole = NULL};
 
 static const struct rf_expr *make_number(struct rf_schema_reader *r)
@@ -291,14 +334,18 @@ const struct rf_expr *rf_schema_number(struct rf_schema_reader *r, const struct 
 {
     int is_integer = (types & RF_JSON_NUMBER) == RF_JSON_INTEGER;
     struct rf_number_limits limits = limits_of(r, c);
-    if (r->ir->code) return NULL;
-    if (!limits.low.whole && !limits.high.whole)
+    struct rf_multiple multiple;
+    if (r->ir->code || !multiple_of_all(r, c, &multiple)) return NULL;
+    if (!multiple.size && !limits.low.whole && !limits.high.whole)
         return is_integer ? shared_rule(r, &r->integer_rule, "integer", make_integer)
                           : shared_rule(r, &r->number_rule, "number", make_number);
-    const struct rf_expr *expr =
-        is_integer ? rf_text_integer(r->ir, &limits) : rf_text_number(r->ir, &limits);
+    const struct rf_expr *expr = multiple.size
+                                     ? rf_text_multiples(r->ir, &limits, multiple, is_integer)
+                                 : is_integer ? rf_text_integer(r->ir, &limits)
+                                              : rf_text_number(r->ir, &limits);
     return rf_text_is_none(expr)
                ? rf_schema_none(r, rf_conjunction_pointer(c),
-                                "no number is between the minimum and the maximum")
+                                multiple.size ? "no multiple is between the minimum and the maximum"
+                                              : "no number is between the minimum and the maximum")
                : expr;
 }

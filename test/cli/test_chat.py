@@ -368,7 +368,8 @@ class Pipe(Case):
         self.path("in.json", '{"messages": [{"role": "user", "content": "q", "x": %s}], "tools": [{"type": "function", '
                   '"function": {"name": "f", "parameters": {"default": %s}}}]}' % (numbers, numbers))
         self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
-        self.assertEqual((self.folder / "saved.json").read_text().count(numbers), 2)
+        with open(os.path.join(self.folder, "saved.json")) as file:
+            self.assertEqual(file.read().count(numbers), 2)
 
     def test_zero_bytes(self):
         """Nobody reads "x"; a chat shows "content"."""

@@ -279,6 +279,11 @@ static const struct refused bad_schemas[] = {
     {"{\"type\":\"number\",\"minimum\":1e1001}", "#/minimum: limits of numbers",
      RF_ERR_UNSUPPORTED},
     {"{\"type\":\"number\",\"minimum\":\"1\"}", "#/minimum: this is not a number", RF_ERR_FORMAT},
+    {"{\"multipleOf\":0}", "#/multipleOf: this is not a number above 0", RF_ERR_FORMAT},
+    {"{\"multipleOf\":-1}", "#/multipleOf: this is not a number above 0", RF_ERR_FORMAT},
+    {"{\"multipleOf\":1e-7}", "#/multipleOf: supported are up to 15 digits", RF_ERR_UNSUPPORTED},
+    {"{\"multipleOf\":1000003}", "multipleOf is supported", RF_ERR_UNSUPPORTED},
+    {"{\"multipleOf\":7,\"minimum\":1,\"maximum\":6}", "no multiple is between", RF_ERR_FORMAT},
     {"{\"minLength\":-1}", "#/minLength: this is not a whole number", RF_ERR_FORMAT},
     {"{\"required\":[1]}", "#/required: this is not an array of strings", RF_ERR_FORMAT},
 };

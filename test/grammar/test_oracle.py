@@ -34,6 +34,8 @@ class Schemas:
         for key in ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"):
             if self.chance(2):
                 schema[self.random.choice(key)] = self.random.choice(LIMITS)
+        if integer and self.chance(3):
+            schema["multipleOf"] = self.random.choice([1, 2, 3, 7, 10, 12, 30, 0.5])
         return schema
 
     def string(self):
@@ -123,11 +125,11 @@ def change(value, dice):
     return value
 
 
-def is_rounded(value):
-    """Floats that have lost digits of the text: Python compares limits with what is left."""
-    if isinstance(value, dict):
-        return any(map(is_rounded, value.values()))
-    return any(map(is_rounded, value)) if isinstance(value, list) else isinstance(value, float) and abs(value) > 1e15
+def is_rounded(text):
+    """Whether a float of the text has more digits than Python's: it compares limits with what is left."""
+    lengths = []
+    json.loads(text, parse_float=lambda digits: lengths.append(len(digits)))
+    return max(lengths, default=0) > 15
 
 
 def has_fractions_of_integers(value):
@@ -168,7 +170,7 @@ def main():
             value = json.loads(text)
             if "0000-" in text:  # a year of RFC 3339, but none of Python
                 continue
-            if is_rounded(value):
+            if is_rounded(text):
                 continue
             made += 1
             if not valid.is_valid(value):

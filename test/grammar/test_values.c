@@ -83,6 +83,23 @@ static const struct values numbers[] = {
      {"1", "2.0"},
      {"30e-1", "0.5", "2"}},
     {"{\"allOf\":[{\"enum\":[1.0,2]},{\"enum\":[1,3]}]}", {"1.0"}, {"1", "2", "3"}},
+    {LIMITED("\"multipleOf\":7"),
+     {"0", "7", "-7", "14", "7000000000000000000007"},
+     {"1", "-6", "07", "7.0", "70000000000000000000071"}},
+    {LIMITED("\"multipleOf\":1e6,\"minimum\":1"),
+     {"1000000", "25000000"},
+     {"0", "1", "1500000", "-1000000"}},
+    {LIMITED("\"multipleOf\":0.4"), {"0", "2", "4", "-10"}, {"1", "3", "0.4"}},
+    {"{\"multipleOf\":0.01}",
+     {"19.99", "0.1", "3", "0.00", "-1.5"},
+     {"0.001", "1.999", "\"1\"", "-0"}},
+    {"{\"allOf\":[{\"multipleOf\":4},{\"multipleOf\":6}],\"maximum\":40}",
+     {"12", "36", "0", "-24"},
+     {"4", "6", "48", "8"}},
+    {LIMITED("\"multipleOf\":3,\"minimum\":18446744073709551613,\"maximum\":18446744073709551618"),
+     {"18446744073709551615", "18446744073709551618"},
+     {"18446744073709551614", "18446744073709551621", "18446744073709551612"}},
+    {"{\"enum\":[1e22,0.3,0.25,7,14.0],\"multipleOf\":0.1}", {"1e22", "0.3", "7"}, {"0.25"}},
     {"{\"enum\":[\"a\\u0000b\",1e999]}", {"\"a\\u0000b\"", "1e999"}, {"\"a\""}},
 };
 
@@ -214,6 +231,50 @@ static void check_limits(int is_integer)
     rf_grammar_free(grammar);
 }
 
+/* All multiples of up to three digits before the point and two behind it likewise. */
+static void check_multiples(const char *multiple, int size)
+{
+    struct limits of = {.low_excluded = below(2), .high_excluded = below(2)};
+    int has_low = below(2), has_high = below(2);
+    char schema[256], low[32], high[32], text[64];
+    struct rf_error error;
+    struct rf_grammar *grammar;
+    struct rf_matcher *matcher;
+    of.low = random_limit(low, sizeof low);
+    of.high = random_limit(high, sizeof high);
+    int n = snprintf(schema, sizeof schema, "{\"type\":\"number\",\"multipleOf\":%s", multiple);
+    if (has_low)
+        n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"%s\":%s",
+                      of.low_excluded ? "exclusiveMinimum" : "minimum", low);
+    if (has_high)
+        n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"%s\":%s",
+                      of.high_excluded ? "exclusiveMaximum" : "maximum", high);
+    snprintf(schema + n, sizeof schema - (size_t)n, "}");
+    if (!has_low) of.low = -100000;
+    if (!has_high) of.high = 100000;
+    int code = rf_grammar_new(&grammar, RF_GRAMMAR_JSON_SCHEMA, rf_str_of(schema), &vocabulary.of,
+                              NULL, &rf_system_allocator, &error);
+    if (!code) CHECK_INT(rf_matcher_new(&matcher, grammar, &error), 0);
+    int n_good = 0;
+    for (int value = -15000; value <= 15000; value += value % size ? 7 : 1) {
+        int absolute = value < 0 ? -value : value, part = absolute % 100;
+        int wanted = is_between(&of, value) && value % size == 0;
+        n_good += wanted;
+        if (code) continue;
+        snprintf(text, sizeof text,
+                 !part       ? "%s%d"
+                 : part % 10 ? "%s%d.%02d"
+                             : "%s%d.%d",
+                 value < 0 ? "-" : "", absolute / 100, part % 10 ? part : part / 10);
+        CHECK_MSG(accepts(matcher, text) == wanted, "%s: %s", schema, text);
+    }
+    CHECK_MSG(!code || (!n_good && strstr(error.text, "no multiple is between")), "%s: %s", schema,
+              error.text);
+    if (code) return;
+    rf_matcher_free(matcher);
+    rf_grammar_free(grammar);
+}
+
 static void check_order(const char *a, const char *b, int order)
 {
     struct rf_decimal x = rf_decimal_of(a, strlen(a)), y = rf_decimal_of(b, strlen(b));
@@ -248,5 +309,13 @@ int main(void)
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) check_values(&formats[i], "\"");
     for (int i = 0; i < 300; i++) check_limits(1);
     for (int i = 0; i < 40; i++) check_limits(0);
+    static const struct {
+        const char *text;
+        int size; /* in hundredths */
+    } multiples[] = {{"1", 100},    {"2", 200},    {"7", 700},   {"12", 1200}, {"10", 1000},
+                     {"0.5", 50},   {"0.25", 25},  {"0.01", 1},  {"0.3", 30},  {"2.5", 250},
+                     {"1.07", 107}, {"3e1", 3000}, {"0.10", 10}, {"33", 3300}};
+    for (size_t i = 0; i < 10 * (sizeof multiples / sizeof *multiples); i++)
+        check_multiples(multiples[i / 10].text, multiples[i / 10].size);
     return check_result();
 }
