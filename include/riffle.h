@@ -289,6 +289,7 @@ typedef struct riffle_session_options {
 } riffle_session_options;
 
 RIFFLE_API void riffle_session_options_init(riffle_session_options *options, size_t struct_size);
+/* On failure *session is NULL, which riffle_session_close allows. */
 RIFFLE_API int riffle_session_open(riffle_session **session, riffle_model *model,
                                    const riffle_session_options *options);
 RIFFLE_API void riffle_session_close(riffle_session *session);
