@@ -4,7 +4,6 @@
 #include "base/decimal.h"
 
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,12 +103,20 @@ void rf_decimal_write(const struct rf_decimal *d, int64_t place, size_t count, c
     }
 }
 
-/* strtod reads the locale's decimal point. */
+/* Writes the decimal point of the locale, which strtod reads and printf writes. localeconv may not
+ * be called from several threads. */
+static size_t write_point(char point[16])
+{
+    int n = snprintf(point, 16, "%.1f", 0.5);
+    memmove(point, point + 1, 15);
+    point[n - 2] = 0;
+    return (size_t)n - 2;
+}
+
 static double read_double(const char *text, size_t bytes)
 {
-    char small[64], *copy = small;
-    const char *point = localeconv()->decimal_point;
-    size_t n = 0, n_point = strlen(point);
+    char small[64], *copy = small, point[16];
+    size_t n = 0, n_point = write_point(point);
     if (bytes + n_point + 1 > sizeof small) copy = malloc(bytes + n_point + 1);
     if (!copy) return NAN;
     for (size_t i = 0; i < bytes; i++) {
@@ -146,16 +153,16 @@ double rf_decimal_to_double(const char *text, size_t bytes)
 /* Writes as "%.*g", with '.' in every locale and no zeros or '+' in front of the exponent. */
 static void write_digits(double value, int precision, char out[RF_DOUBLE_TEXT])
 {
-    char text[2 * RF_DOUBLE_TEXT];
-    const char *point = localeconv()->decimal_point, *at = text;
-    size_t n = 0;
+    char text[2 * RF_DOUBLE_TEXT], point[16];
+    const char *at = text;
+    size_t n = 0, n_point = write_point(point);
     snprintf(text, sizeof text, "%.*g", precision, value);
     int has_point = 0, has_exponent = 0;
     while (*at) {
-        if (strncmp(at, point, strlen(point)) == 0) {
+        if (strncmp(at, point, n_point) == 0) {
             out[n++] = '.';
             has_point = 1;
-            at += strlen(point);
+            at += n_point;
         } else if (*at == 'e') {
             has_exponent = 1;
             out[n++] = *at++;

@@ -212,9 +212,15 @@ value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, u
     int flag;
     if (rf_json_string(json, &text)) return rf_jinja_string(text, origin);
     if (rf_json_integer(json, &integer)) return rf_jinja_integer(integer);
-    if (rf_json_number(json, &real)) return rf_jinja_real(real);
-    if (rf_json_number_string(json, number, &text)) /* too large for an F64 */
-        return rf_jinja_real(text.data[0] == '-' ? -INFINITY : INFINITY);
+    if (rf_json_number_string(json, number, &text)) {
+        if (!rf_json_number(json, &real)) real = text.data[0] == '-' ? -INFINITY : INFINITY;
+        value made = rf_jinja_real(real);
+        if (strcspn(text.data, ".eE") >= text.bytes && text.bytes > 2) { /* not -0 */
+            made.digits = text.data;
+            made.bytes = text.bytes;
+        }
+        return made;
+    }
     if (rf_json_bool(json, &flag)) return rf_jinja_bool(flag);
     if (rf_json_is_array(json)) {
         value list = rf_jinja_list(run);

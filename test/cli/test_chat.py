@@ -334,7 +334,8 @@ class Pipe(Case):
         self.assertIn(": Hm.", self.riffle(*chat, stdin="Hello\nAnd then?\n").err)
 
     def test_structured_messages_survive(self):
-        call = {"id": "abcdefghi", "type": "function", "function": {"name": "age_of", "arguments": '{"name": "Ann"}'}}
+        call = {"id": "abcdefghi", "type": "function", "function": {
+            "name": "age_of", "arguments": '{"name": "Ann", "id": 1234567890123456789012, "share": 0.1}'}}
         messages = [{"role": "developer", "content": "Be kind"}, {"role": "user", "content": "How old is Ann?"},
                     {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "Ask."},
                     {"role": "tool", "tool_call_id": "abcdefghi", "content": "12"},
@@ -345,7 +346,8 @@ class Pipe(Case):
         self.assertEqual(self.saved(), messages)
         given = self.given(shows)
         self.assertEqual([m[0] for m in given], ["system", "user", "assistant", "tool", "assistant", "user"])
-        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {"name": "Ann"}], ["tool", "12", None, None]])
+        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {
+            "name": "Ann", "id": 1234567890123456789012, "share": 0.1}], ["tool", "12", None, None]])
         offers = "{% if tools %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
         self.assertIn("age_of", self.riffle(*thinker(self, template=offers), stdin="/load in.json\nHi\n").err)
 
