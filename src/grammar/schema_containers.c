@@ -233,6 +233,10 @@ static void list_properties(struct rf_schema_reader *r, const struct rf_conjunct
                               "this is not an array of strings");
                 return;
             }
+            if (name.bytes && memchr(name.data, 0, name.bytes))
+                rf_schema_bad(r, RF_ERR_UNSUPPORTED,
+                              rf_pointer_to(r, c->members[i].pointer, "required"),
+                              "a name with a zero byte is not supported");
             struct property *property = add_property(r, list, name);
             if (property) property->is_required = 1;
         }
@@ -258,6 +262,13 @@ static const struct rf_expr *property_value(struct rf_schema_reader *r,
         }
     }
     return r->value(r, &of);
+}
+
+static const char *terminated_name(struct rf_schema_reader *r, struct rf_str name)
+{
+    char *copy = rf_schema_take(r, name.bytes + 1, 1);
+    if (copy && name.bytes) memcpy(copy, name.data, name.bytes);
+    return copy;
 }
 
 static const struct rf_expr *member_of(struct rf_schema_reader *r, const struct rf_expr *key,
@@ -348,8 +359,8 @@ const struct rf_expr *rf_schema_object(struct rf_schema_reader *r, const struct 
     int is_empty = 1; /* the object may be */
     for (size_t i = 0; i < list.n && !ir->code && !missing; i++) {
         struct property *p = &list.items[i];
-        char name[512];
-        snprintf(name, sizeof name, "%.*s", rf_shown_up_to(p->name, sizeof name - 1), p->name.data);
+        const char *name = terminated_name(r, p->name);
+        if (!name) break;
         p->member = member_of(r, key_text(r, p->name), property_value(r, c, name));
         is_empty &= !p->is_required;
         if (p->is_required && rf_text_is_none(p->member)) missing = name;

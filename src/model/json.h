@@ -49,7 +49,8 @@ struct rf_str rf_json_text(const struct rf_json *value);
 /* 1 for true, 0 for false and for any other kind. */
 int rf_json_is_true(const struct rf_json *value);
 
-/* Walks the members of an object: `for (void *i = NULL; rf_json_next(object, &i, &key, &value);)`.
+/* Walks the members of an object; a key is terminated, and has the bytes C0 80 for a zero byte:
+ * `for (void *i = NULL; rf_json_next(object, &i, &key, &value);)`.
  */
 int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key,
                  const struct rf_json **value);

@@ -279,6 +279,9 @@ static const struct refused bad_schemas[] = {
     {"{\"type\":\"number\",\"minimum\":1e1001}", "#/minimum: limits of numbers",
      RF_ERR_UNSUPPORTED},
     {"{\"type\":\"number\",\"minimum\":\"1\"}", "#/minimum: this is not a number", RF_ERR_FORMAT},
+    {"{\"properties\":{\"a\\u0000\":true}}", "#/properties: a name with a zero byte",
+     RF_ERR_UNSUPPORTED},
+    {"{\"required\":[\"a\\u0000\"]}", "#/required: a name with a zero byte", RF_ERR_UNSUPPORTED},
     {"{\"multipleOf\":0}", "#/multipleOf: this is not a number above 0", RF_ERR_FORMAT},
     {"{\"multipleOf\":-1}", "#/multipleOf: this is not a number above 0", RF_ERR_FORMAT},
     {"{\"multipleOf\":1e-7}", "#/multipleOf: supported are up to 15 digits", RF_ERR_UNSUPPORTED},
@@ -408,6 +411,22 @@ static void check_watch(enum rf_grammar_kind kind, const char *text)
     }
 }
 
+/* Names are told apart however long they are. */
+static void check_long_names(void)
+{
+    enum { LONG = 700 };
+    static char schema[3 * LONG + 200], good[LONG + 32], bad[LONG + 32], name[LONG + 1];
+    memset(name, 'n', LONG);
+    snprintf(schema, sizeof schema,
+             "{\"properties\":{\"%s\":{\"type\":\"null\"},\"%s2\":{\"type\":\"integer\"}},"
+             "\"additionalProperties\":{\"type\":\"boolean\"},\"required\":[\"%s2\"]}",
+             name, name, name);
+    snprintf(good, sizeof good, "{\"%s2\":7}", name);
+    snprintf(bad, sizeof bad, "{\"%s2\":true}", name);
+    const struct accepting names = {schema, {good}, {bad, "{}"}};
+    check_accepting(RF_GRAMMAR_JSON_SCHEMA, &names);
+}
+
 /* A branch for each number. */
 static void check_watch_of_branches(void)
 {
@@ -500,6 +519,7 @@ int main(void)
         check_accepting(RF_GRAMMAR_JSON_SCHEMA, &large[i]);
     check_too_slow();
     check_many_names();
+    check_long_names();
     check_control_token(256 + sizeof texts / sizeof *texts - 1);
     check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){1500} \"x\"");
     check_watch_of_branches();
