@@ -27,9 +27,11 @@ enum {
     TRIM_BYTES = 64 << 20,  /* rf_matcher_trim frees states above so many */
     MOST_BYTES = 512 << 20, /* most memory of a matcher */
     NEW_NODES = 16,         /* unknown nodes of a state that are looked at one by one */
-    /* Work: positions put into sets and nodes of the trie, 10 to 30 ns each. */
-    MOST_WORK = 32 << 20, /* for one mask: under a second */
-    MASK_WORK = 4 << 20,  /* for each mask in the long run: more than a walk of any trie */
+    /* Work: nodes of the trie, and POSITION for each position that is put into a set and sorted;
+     * about 30 ns each. */
+    MOST_WORK = 32 << 20, /* for one mask: about a second */
+    POSITION = 4,
+    MASK_WORK = 2 << 20, /* for each mask in the long run: more than a walk of any trie */
     UNKNOWN = -1,
     BOTTOM = -1 /* the frame below all others */
 };
@@ -360,7 +362,7 @@ static int32_t set_end(struct rf_matcher *m, struct rf_error *error)
         if (code) return code;
     }
     size_t n_visited = set->n;
-    int spent = count_work(m, 1 + n_visited, error);
+    int spent = count_work(m, 1 + POSITION * n_visited, error);
     if (spent) return spent;
     for (size_t i = 0; i < n_visited; i++)
         if (m->grammar->automaton.nodes[set->visited[i].node].kind == RF_NODE_BYTE)

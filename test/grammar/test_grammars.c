@@ -482,6 +482,48 @@ static void check_many_names(void)
     check_refused(RF_GRAMMAR_JSON_SCHEMA, &many);
 }
 
+/* All texts of up to LONGEST letters a and b are tokens, and each leads to a state of its own with
+ * hundreds of positions: masks of such a grammar cost more than they may. */
+static void check_slow_masks(void)
+{
+    enum { LONGEST = 14, N = 1 << (LONGEST + 1), COUNTED = 60, PARTS = 16 };
+    static char letters[N][LONGEST], text[PARTS * 32];
+    static struct rf_str texts[N];
+    for (int i = 2; i < N; i++) { /* the bits of i behind the first one */
+        int n = 0;
+        while (i >> (n + 1)) n++;
+        for (int k = 0; k < n; k++) letters[i][k] = i >> (n - 1 - k) & 1 ? 'b' : 'a';
+        texts[i] = (struct rf_str){letters[i], (size_t)n};
+    }
+    const struct rf_grammar_vocab vocab = {.n_vocab = N, .n_texts = N, .texts = texts};
+    size_t n = (size_t)snprintf(text, sizeof text, "root ::= [ab]* (");
+    for (int i = 0; i < PARTS; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s\"%c\" [ab]{%d}", i ? " | " : "",
+                              i % 2 ? 'a' : 'b', COUNTED + i);
+    snprintf(text + n, sizeof text - n, ")");
+    struct rf_error error = {.text = ""};
+    struct rf_grammar *grammar;
+    struct rf_matcher *matcher;
+    struct rf_token_mask mask;
+    CHECK_INT(rf_grammar_new(&grammar, RF_GRAMMAR_GBNF, rf_str_of(text), &vocab, NULL,
+                             &rf_system_allocator, &error),
+              0);
+    CHECK_INT(rf_matcher_new(&matcher, grammar, &error), 0);
+    int32_t state = rf_matcher_start(matcher, &error);
+    uint32_t bits = 1;
+    int code = 0, n_masks = 0;
+    for (int i = 0; i < COUNTED + 40 && !code && state > 0; i++) {
+        if (i >= COUNTED) code = rf_matcher_mask(matcher, state, &mask, &error);
+        n_masks += !code && i >= COUNTED;
+        bits = bits * 1664525u + 1013904223u;
+        if (!code) state = rf_matcher_advance(matcher, state, 2 + (int32_t)(bits >> 31), &error);
+    }
+    CHECK_MSG(code == RF_ERR_UNSUPPORTED && strstr(error.text, "takes too long to find"),
+              "%d after %d masks: %s", code, n_masks, error.text);
+    rf_matcher_free(matcher);
+    rf_grammar_free(grammar);
+}
+
 static void check_memory(enum rf_grammar_kind kind, const char *text, const char *answer)
 {
     const struct rf_allocator allocator = {counted_alloc, counted_release, NULL};
@@ -520,6 +562,7 @@ int main(void)
     check_too_slow();
     check_many_names();
     check_long_names();
+    check_slow_masks();
     check_control_token(256 + sizeof texts / sizeof *texts - 1);
     check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){1500} \"x\"");
     check_watch_of_branches();
