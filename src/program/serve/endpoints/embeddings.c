@@ -54,7 +54,8 @@ static json_t *base64_of(const float *vector, int32_t width)
 static json_t *numbers_of(const float *vector, int32_t width)
 {
     json_t *list = json_array();
-    for (int32_t i = 0; i < width; i++) json_array_append_new(list, json_real(rf_double_of_float(vector[i])));
+    for (int32_t i = 0; i < width; i++)
+        json_array_append_new(list, json_real(rf_double_of_float(vector[i])));
     return list;
 }
 
