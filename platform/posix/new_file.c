@@ -153,6 +153,22 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
     return 0;
 }
 
+int rf_new_file_write_at(struct rf_new_file *file, uint64_t offset, const void *data, size_t bytes,
+                         struct rf_error *error)
+{
+    const char *at = data;
+    while (bytes) {
+        ssize_t written = pwrite(
+            file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30, (off_t)offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return posix_fail_write(file, errno, error);
+        at += written;
+        offset += (uint64_t)written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
 void rf_sync_folder_of(const char *path)
 {
     char *folder = folder_of(path);

@@ -177,6 +177,22 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
     return 0;
 }
 
+int rf_new_file_write_at(struct rf_new_file *file, uint64_t offset, const void *data, size_t bytes,
+                         struct rf_error *error)
+{
+    const char *from = data;
+    while (bytes) {
+        OVERLAPPED at = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
+        DWORD written = 0, some = bytes < 1u << 30 ? (DWORD)bytes : 1u << 30;
+        if (!WriteFile(new_file_handle(file), from, some, &written, &at))
+            return windows_fail_write(file, GetLastError(), error);
+        from += written;
+        offset += written;
+        bytes -= written;
+    }
+    return 0;
+}
+
 /* NTFS writes the names of files to its journal; there is no call that waits for a folder. */
 void rf_sync_folder_of(const char *path)
 {

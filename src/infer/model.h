@@ -4,6 +4,7 @@
 #define RF_INFER_MODEL_H
 
 #include "infer/backend.h"
+#include "weights/kept.h"
 
 struct rf_layer {
     struct rf_weight *attn_norm, *q, *k, *v, *o;
@@ -30,6 +31,11 @@ struct rf_model {
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_queue *queue,
                   enum rf_weight_form form, rf_load_progress progress, void *user,
                   struct rf_error *error);
+/* The same for a draft, whose casts may be kept in a folder between runs. */
+int rf_model_load_draft(struct rf_model **model, const struct rf_source *source,
+                        struct rf_queue *queue, enum rf_weight_form form,
+                        const struct rf_kept_folder *folder, rf_load_progress progress, void *user,
+                        struct rf_error *error);
 /* A model of one layer of `source`. Its embedding table is `rows`, F32 [n_embd, rows], so a pass
  * reads the layer's input rows by their index in place of tokens; it has no output head. */
 int rf_model_load_layer(struct rf_model **model, const struct rf_source *source, int32_t layer,

@@ -75,6 +75,19 @@ int rf_source_check(const struct rf_source *source, struct rf_error *error)
     return 0;
 }
 
+int rf_source_is_mapped(const struct rf_source *source, const void *data, uint64_t bytes)
+{
+    const struct rf_source_private *private_ = source->private_;
+    if (!private_ || private_->options.map_flags & RF_MAP_COPY) return 0;
+    for (const struct rf_mapped_file *file = private_->files; file; file = file->next) {
+        uintptr_t from = (uintptr_t)data - (uintptr_t)file->mapping.data;
+        if ((uintptr_t)data >= (uintptr_t)file->mapping.data && from <= file->mapping.bytes &&
+            bytes <= file->mapping.bytes - from)
+            return 1;
+    }
+    return 0;
+}
+
 /* A block of MXFP4 as a GGUF file has it: the exponent, then bytes with value j in the lower half
  * and value 16 + j in the upper one. */
 static void put_mxfp4(unsigned char *block, const unsigned char *codes, unsigned char exponent)

@@ -182,6 +182,9 @@ void rf_source_close(struct rf_source *source);
  */
 int rf_source_check(const struct rf_source *source, struct rf_error *error);
 
+/* 1 if the bytes lie in a mapped file: their memory may be given back while they are not used. */
+int rf_source_is_mapped(const struct rf_source *source, const void *data, uint64_t bytes);
+
 /* n rows of a tensor from `first` on, those of experts counted one expert after the other, as a
  * GGUF file has them: in place, or written to `scratch`, which holds n rows. They are of one
  * expert. */

@@ -3,7 +3,7 @@
 from harness import MODEL, Case, main
 
 OPENS = ["chat", "run", "bench", "perplexity", "tokenize", "info"]
-VERBS = [*OPENS, "serve", "quantize", "corpus", "cores", "roofline", "list", "pull", "rm"]
+VERBS = [*OPENS, "serve", "quantize", "corpus", "cores", "roofline", "list", "pull", "rm", "cache"]
 
 
 class Help(Case):

@@ -86,7 +86,7 @@ struct cli_options {
 
     const char *sha256, *name; /* options of pull, name also of serve; NULL: not given */
     int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
-    int verify, yes;
+    int verify, yes, clear;
 
     const char *host, *api_key; /* options of serve; api_key: NULL if not given */
     int32_t port, answers, queue;

@@ -15,6 +15,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "session/cache.h"
 
 static void cancel_session(void *user)
 {
@@ -54,15 +55,6 @@ static int find_model(void *user, const char *name, char *path, size_t cap)
         engine->explained = snprintf(path, cap, "%s", found) < 0;
     free(found);
     return engine->explained;
-}
-
-/* Makes the folder of measurements that are kept. NULL if there can be none. */
-static const char *cache_folder(char path[LONGEST_PATH])
-{
-    char base[LONGEST_PATH - 16];
-    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return NULL;
-    snprintf(path, LONGEST_PATH, "%s/riffle", base);
-    return rf_make_folder(path) == 0 ? path : NULL;
 }
 
 /* Sets values from a row of models.tsv, "temp=0.2,top-p=0.9". */
@@ -134,9 +126,9 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.corpus = options->corpus;
     model_options.find_model = find_model;
     model_options.find_user = engine;
-    /* The pace is measured anew each time if there is no folder. */
+    /* Without a folder, the pace is measured and drafts are cast anew each time. */
     if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0)
-        model_options.cache_folder = cache_folder(cache);
+        model_options.cache_folder = cache_make_folder(cache);
 
     double start = rf_clock_seconds();
     int code = riffle_model_open(&engine->model, engine->path, &model_options);
