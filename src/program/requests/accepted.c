@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/json.h"
+
 enum {
     CHAT = ACCEPTED_CHAT,
     COMPLETION = ACCEPTED_COMPLETION,
@@ -75,10 +77,10 @@ static const struct member_rule {
 static int is_off(const json_t *value)
 {
     return json_is_null(value) || json_is_false(value) ||
-           (json_is_number(value) && json_number_value(value) == 0.0) ||
+           (rf_json_is_any_number(value) && rf_json_to_double(value) == 0.0) ||
            (json_is_string(value) && !json_string_length(value)) ||
            (json_is_array(value) && !json_array_size(value)) ||
-           (json_is_object(value) && !json_object_size(value));
+           (rf_json_is_map(value) && !json_object_size(value));
 }
 
 static int is_word_of(const char *word, const char *words)
@@ -96,9 +98,11 @@ static int is_word_of(const char *word, const char *words)
 static int is_usual(const json_t *value, const char *usual)
 {
     if (!usual) return 0;
-    if (json_is_string(value)) return is_word_of(json_string_value(value), usual);
+    if (json_is_string(value))
+        return rf_json_c_string(value) && is_word_of(json_string_value(value), usual);
     if (json_is_true(value)) return is_word_of("true", usual);
-    if (json_is_number(value)) return json_number_value(value) == 1.0 && is_word_of("1", usual);
+    if (rf_json_is_any_number(value))
+        return rf_json_to_double(value) == 1.0 && is_word_of("1", usual);
     size_t n = json_is_array(value) ? json_array_size(value) : 0, i = 0;
     while (i < n && json_is_string(json_array_get(value, i)) &&
            is_usual(json_array_get(value, i), usual))
