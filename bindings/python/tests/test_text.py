@@ -109,7 +109,7 @@ class Text(Case):
             {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [call]},
             {"role": "tool", "content": [{"type": "text", "text": t} for t in "12"]},
         ]
-        shown = "developer(d)user(u)assistant(ra:Ann)tool(12)age_of"
+        shown = "system(d)user(u)assistant(ra:Ann)tool(12)age_of"
         options = {"tools": [{"type": "function", "function": {"name": "age_of"}}]}
         options["variables"] = {"enable_thinking": False}
         self.assertEqual(model.chat_format(messages, **options).rstrip(), shown + "False")

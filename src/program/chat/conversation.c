@@ -224,7 +224,8 @@ static int unify_content(json_t *message)
 
 static int is_known_role(const char *role)
 {
-    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(roles[i], role) == 0) return 1;
     return 0;
@@ -240,7 +241,7 @@ static int check_messages(const struct conversation *loaded, const char *path)
                             i + 1);
         if (!is_known_role(role))
             return cli_fail("%s: message %zu has the role \"%s\"; system, developer, user, "
-                            "assistant and tool are known",
+                            "assistant, tool and function are known",
                             path, i + 1, role);
         if (is_system(loaded, i) && i > 0)
             return cli_fail("%s: message %zu is a %s message, which can only be the first", path,

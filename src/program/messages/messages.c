@@ -51,16 +51,26 @@ static json_t *template_calls(const json_t *given)
     return calls;
 }
 
-static json_t *template_message(const json_t *given)
+/* NULL: a refusal. */
+static json_t *template_message(const json_t *given, size_t index, struct refusal *refusal)
 {
     const char *role = json_string_value(json_object_get(given, "role"));
+    static const char *const lost[] = {"function_call", "audio"};
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        const json_t *value = json_object_get(given, lost[i]);
+        if (!value || json_is_null(value)) continue;
+        refuse(refusal, 400, "unsupported_parameter", "messages[%zu].%s is not supported%s", index,
+               lost[i], i == 0 ? "; tool_calls does the same" : ": messages are texts");
+        return NULL;
+    }
     json_t *content = template_content(given), *calls = json_object_get(given, "tool_calls");
     if (!role || !content) {
         json_decref(content);
+        refuse(refusal, 400, "invalid_value",
+               "messages[%zu] has no role, or no content that is text", index);
         return NULL;
     }
-    json_t *message = json_pack(
-        "{s:s, s:o}", "role", strcmp(role, "developer") == 0 ? "system" : role, "content", content);
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
     if (json_array_size(calls)) json_object_set_new(message, "tool_calls", template_calls(calls));
     static const char *const names[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -82,10 +92,9 @@ json_t *conversation_make(const json_t *messages, json_t *tools, struct refusal 
     }
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *message = template_message(json_array_get(messages, i));
+        json_t *message = template_message(json_array_get(messages, i), i, refusal);
         if (message && json_array_append_new(list, message) == 0) continue;
-        refuse(refusal, 400, "invalid_value",
-               "messages[%zu] has no role, or no content that is text", i);
+        if (message) refuse_memory(refusal);
         json_decref(list);
         return NULL;
     }

@@ -37,6 +37,31 @@ static enum tool_form form_of(const char *text, const char *call)
     return strstr(call, "\"parameters\"") ? TOOLS_OBJECT : TOOLS_NONE;
 }
 
+/* The text of a conversation, for free(); NULL: the template refuses it. */
+static char *format_chat(const riffle_model *model, const char *conversation)
+{
+    int64_t n = riffle_chat_format_json(model, conversation, strlen(conversation), 1, NULL, 0);
+    char *text = n > 0 ? malloc((size_t)n + 1) : NULL;
+    if (!text) return NULL;
+    riffle_chat_format_json(model, conversation, strlen(conversation), 1, text, (size_t)n);
+    text[n] = '\0';
+    return text;
+}
+
+int template_has_effort(const riffle_model *model)
+{
+    char *without = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"),
+         *low = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                                   "\"reasoning_effort\":\"low\"}"),
+         *high = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                                    "\"reasoning_effort\":\"high\"}");
+    int has = without && (!low || !high || strcmp(without, low) != 0 || strcmp(without, high) != 0);
+    free(without);
+    free(low);
+    free(high);
+    return has;
+}
+
 enum tool_form tools_form(const riffle_model *model)
 {
     static const char probe[] =

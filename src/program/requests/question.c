@@ -9,35 +9,21 @@
 #include "platform/random.h"
 #include "requests/members.h"
 
-/* Refuses members that would change the answer and are not supported: they must not be ignored. */
-static int check_unsupported(const json_t *body, struct refusal *refusal)
+/* Bodies of many small objects would take a hundred times their size. */
+static int check_values(const char *body, size_t bytes, struct refusal *refusal)
 {
-    static const struct {
-        const char *name, *instead;
-    } members[] = {{"functions", "; tools does the same"},
-                   {"function_call", "; tool_choice does the same"},
-                   {"audio", ": answers are texts"},
-                   {"web_search_options", ": this server searches nothing"},
-                   {"dimensions", ": vectors have the model's width"}};
-    const json_t *modalities = member_get(body, "modalities");
-    for (size_t i = 0; i < json_array_size(modalities); i++) {
-        const char *one = json_string_value(json_array_get(modalities, i));
-        if (!one || strcmp(one, "text") != 0)
-            return refuse(refusal, 400, "unsupported_parameter",
-                          "modalities other than text are not supported");
+    size_t n = 0;
+    for (size_t i = 0, is_text = 0; i < bytes; i++) {
+        if (is_text && body[i] == '\\')
+            i++;
+        else if (body[i] == '"')
+            is_text = !is_text;
+        else if (!is_text && (body[i] == '{' || body[i] == '['))
+            n++;
     }
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const json_t *value = member_get(body, members[i].name);
-        int is_off = !value || json_is_false(value) ||
-                     (json_is_number(value) && json_number_value(value) == 0.0) ||
-                     (json_is_string(value) && !json_string_length(value)) ||
-                     (json_is_array(value) && !json_array_size(value)) ||
-                     (json_is_object(value) && !json_object_size(value));
-        if (!is_off)
-            return refuse(refusal, 400, "unsupported_parameter", "%s is not supported%s",
-                          members[i].name, members[i].instead);
-    }
-    return 0;
+    if (n <= MOST_VALUES) return 0;
+    return refuse(refusal, 400, "invalid_value", "the body has more than %d objects and arrays",
+                  MOST_VALUES);
 }
 
 static int take_n(const json_t *body, struct question *question, struct refusal *refusal)
@@ -49,6 +35,12 @@ static int take_n(const json_t *body, struct question *question, struct refusal 
     if (best_of > 1 && best_of != question->n)
         return refuse(refusal, 400, "unsupported_parameter", "best_of above n is not supported");
     return 0;
+}
+
+static int compare_biases(const void *a, const void *b)
+{
+    const riffle_logit_bias *left = a, *right = b;
+    return (left->token > right->token) - (left->token < right->token);
 }
 
 int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal)
@@ -68,12 +60,13 @@ int question_take_bias(const json_t *body, struct question *question, struct ref
         if (end == name || *end || token < 0 || token > INT32_MAX || !json_is_number(value) ||
             !(bias >= -RIFFLE_MOST_BIAS && bias <= RIFFLE_MOST_BIAS))
             return refuse_value(refusal, "logit_bias", "tokens with numbers between -100 and 100");
-        for (size_t i = 0; i < question->n_bias; i++) /* "7" and "07" */
-            if (question->bias[i].token == token)
-                return refuse(refusal, 400, "invalid_value", "logit_bias has token %ld twice",
-                              token);
         question->bias[question->n_bias++] = (riffle_logit_bias){(int32_t)token, (float)bias};
     }
+    qsort(question->bias, question->n_bias, sizeof *question->bias, compare_biases);
+    for (size_t i = 1; i < question->n_bias; i++) /* "7" and "07" */
+        if (question->bias[i].token == question->bias[i - 1].token)
+            return refuse(refusal, 400, "invalid_value", "logit_bias has token %d twice",
+                          question->bias[i].token);
     return 0;
 }
 
@@ -145,14 +138,35 @@ int question_take_format(const json_t *body, struct question *question, struct r
     return question_limit(schema, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
 }
 
+static int take_stream_options(const json_t *body, struct question *question,
+                               struct refusal *refusal)
+{
+    json_t *options = (json_t *)member_get(body, "stream_options"), *value;
+    const char *name;
+    int is_obscured = 0; /* padding against listeners, which changes no answer */
+    if (!options) return 0;
+    if (!json_is_object(options)) return refuse_value(refusal, "stream_options", "an object");
+    json_object_foreach(options, name, value)
+    {
+        if (strcmp(name, "include_usage") != 0 && strcmp(name, "include_obfuscation") != 0 &&
+            !json_is_null(value))
+            return refuse(refusal, 400, "unsupported_parameter",
+                          "stream_options.%.100s is not supported", name);
+    }
+    if (member_flag(options, "include_obfuscation", &is_obscured, refusal)) return -1;
+    if (member_flag(options, "include_usage", &question->tells_usage, refusal)) return -1;
+    if (!question->streams && json_object_size(options))
+        return refuse(refusal, 400, "invalid_value", "stream_options is without stream");
+    return 0;
+}
+
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
                          struct refusal *refusal)
 {
-    const json_t *stream_options = member_get(body, "stream_options");
     int32_t *most = &question->generate.max_tokens;
     if (take_n(body, question, refusal)) return -1;
     if (member_flag(body, "stream", &question->streams, refusal)) return -1;
-    if (member_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
+    if (take_stream_options(body, question, refusal)) return -1;
     if (member_int(body, "max_tokens", least_tokens, INT32_MAX, most, refusal)) return -1;
     if (member_int(body, "max_completion_tokens", 1, INT32_MAX, most, refusal)) return -1;
     if (take_sampling(body, question, refusal)) return -1;
@@ -174,7 +188,6 @@ static int question_take_all(struct question *question, question_fn *take, const
 {
     if (!json_is_object(body)) return refuse_value(refusal, "the body", "a JSON object");
     if (take_model(body, of->name, refusal)) return -1;
-    if (check_unsupported(body, refusal)) return -1;
     return take(body, of, question, refusal);
 }
 
@@ -182,9 +195,10 @@ int question_parse(struct question *question, question_fn *take, const char *bod
                    const struct answerer *of, struct refusal *refusal)
 {
     json_error_t error;
-    *question = (struct question){.sampling = *of->sampling};
+    *question = (struct question){.sampling = *of->sampling, .n_ctx = of->n_ctx};
     riffle_generate_options_init(&question->generate, sizeof question->generate);
     question->generate.stop = (const char *const *)question->stops;
+    if (check_values(body, bytes, refusal)) return -1;
     json_t *parsed = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!parsed)
         return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %d, column %d: %s",
