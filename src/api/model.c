@@ -93,7 +93,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .bos_token = rf_tokenizer_bos(engine->tokenizer),
         .eos_token = rf_tokenizer_eos(engine->tokenizer),
         .adds_bos = rf_tokenizer_adds_bos(engine->tokenizer),
-        .rope_theta = params->rope_theta,
+        .rope_theta = params->rope.theta,
         .weights_reason = "",
         .activations_reason = engine->activations_reason,
         .activation_bits = rf_engine_activation_bits(engine),
