@@ -322,7 +322,7 @@ typedef struct riffle_sampling {
     size_t struct_size;
     float temperature;     /* 0: greedy, the default */
     int32_t top_k;         /* 0: off. Default 40 */
-    float top_p;           /* 1: off. Default 0.95 */
+    float top_p;           /* 1: off; 0: the likeliest token. Default 0.95 */
     float min_p;           /* 0: off. Default 0.05 */
     float repeat_penalty;  /* 1: off, the default */
     int32_t repeat_last_n; /* tokens that the penalty covers; -1: the whole context. Default 64 */

@@ -275,7 +275,7 @@ class Pipe(Case):
 
     def test_wrong_settings(self):
         for change, says in [("temp 200", ["/set temp must be between 0 and 100", "200"]), ("temp hot", "a number"),
-                             ("top-p 0", "/set top-p must be above 0"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
+                             ("top-p 2", "/set top-p must be between 0 and 1"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
                              ("overflow maybe", ["/set overflow", "stop|drop"]), ("temp", "needs a value"),
                              ("repetition 1", "on|off"), ("tmep 1", ["no 'tmep'", "did you mean temp?"]),
                              ("ctx 64", "no 'ctx'"), ("max-tokens -1", "/set max-tokens must be between")]:
@@ -359,7 +359,8 @@ class Pipe(Case):
         self.assertIn(": Hm.", self.riffle(*chat, stdin="Hello\nAnd then?\n").err)
 
     def test_structured_messages_survive(self):
-        call = {"id": "abcdefghi", "type": "function", "function": {"name": "age_of", "arguments": '{"name": "Ann"}'}}
+        call = {"id": "abcdefghi", "type": "function", "function": {
+            "name": "age_of", "arguments": '{"name": "Ann", "id": 1234567890123456789012, "share": 0.1}'}}
         messages = [{"role": "developer", "content": "Be kind"}, {"role": "user", "content": "How old is Ann?"},
                     {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "Ask."},
                     {"role": "tool", "tool_call_id": "abcdefghi", "content": "12"},
@@ -370,7 +371,8 @@ class Pipe(Case):
         self.assertEqual(self.saved(), messages)
         given = self.given(shows)
         self.assertEqual([m[0] for m in given], ["system", "user", "assistant", "tool", "assistant", "user"])
-        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {"name": "Ann"}], ["tool", "12", None, None]])
+        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {
+            "name": "Ann", "id": 1234567890123456789012, "share": 0.1}], ["tool", "12", None, None]])
         offers = "{% if tools %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
         self.assertIn("age_of", self.riffle(*thinker(self, template=offers), stdin="/load in.json\nHi\n").err)
 
@@ -386,6 +388,23 @@ class Pipe(Case):
                          [{"name": "age_of", "arguments": json.dumps({"name": "Ann"}, separators=(",", ":"))}])
         self.path("bad.json", '{"messages": [], "tools": [{"name": "age_of"}]}')
         self.fails(1, *chat, stdin="/load bad.json\n", says=["bad.json", "tools"])
+
+    def test_numbers_survive(self):
+        """The digits of a file are those of the file that is saved, whatever a processor's numbers can hold."""
+        numbers = "[0.1, 1.10, 19.99, 1e-7, 12345678901234567890, 1e400, -0.0, 1E5, 9007199254740993]"
+        self.path("in.json", '{"messages": [{"role": "user", "content": "q", "x": %s}], "tools": [{"type": "function", '
+                  '"function": {"name": "f", "parameters": {"default": %s}}}]}' % (numbers, numbers))
+        self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
+        with open(os.path.join(self.folder, "saved.json")) as file:
+            self.assertEqual(file.read().count(numbers), 2)
+
+    def test_zero_bytes(self):
+        """Nobody reads "x"; a chat shows "content"."""
+        self.path("in.json", r'[{"role": "user", "content": "q", "x\u0000": "\u0000"}]')
+        self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
+        self.assertEqual(self.saved(), [{"role": "user", "content": "q", "x\0": "\0"}])
+        self.path("bad.json", r'[{"role": "user", "content": "a\u0000b"}]')
+        self.fails(1, *CHAT, stdin="/load bad.json\n", says=["bad.json", "message 1", '"content"', "zero byte"])
 
     def test_parts_become_texts(self):
         parts = [{"type": "text", "text": "How "}, {"type": "text", "text": "old?"}]

@@ -131,10 +131,6 @@ static int parse_number(const struct option *option, const char *name, const cha
     *number = strtod(text, &end);
     if (!is_number(text, end, whole ? "+-0123456789" : "+-.eE0123456789"))
         return cli_fail("%s needs a %snumber, not '%s'", name, whole ? "whole " : "", text);
-    if (option->kind == OPTION_ABOVE &&
-        !((float)*number > (float)option->low && *number <= option->high))
-        return cli_fail("%s must be above %.10g and at most %.10g, not %s", name, option->low,
-                        option->high, text);
     if (!(*number >= option->low && *number <= option->high))
         return cli_fail("%s must be between %.10g and %.10g, not %s", name, option->low,
                         option->high, text);
@@ -173,7 +169,7 @@ int option_set(struct cli_options *options, const struct option *option, const c
     enum option_kind kind = option->kind;
     double number = 0;
     int status = 0;
-    if (kind == OPTION_INT || kind == OPTION_FLOAT || kind == OPTION_ABOVE)
+    if (kind == OPTION_INT || kind == OPTION_FLOAT)
         status = parse_number(option, name, text, &number);
     if (kind == OPTION_SEED) status = parse_seed(name, text, field);
     /* Only a TEXT may be an empty one; no file, model, address or name is. */
@@ -191,8 +187,7 @@ int option_set(struct cli_options *options, const struct option *option, const c
     case OPTION_LIST: append_value(field, text); break;
     case OPTION_TEXTS: append_text(field, text); break;
     case OPTION_INT: *(int32_t *)field = (int32_t)number; break;
-    case OPTION_FLOAT:
-    case OPTION_ABOVE: *(float *)field = (float)number; break;
+    case OPTION_FLOAT: *(float *)field = (float)number; break;
     case OPTION_SEED: break;
     }
     return 0;
@@ -204,8 +199,7 @@ void option_show(const struct cli_options *options, const struct option *option,
     const void *field = (const char *)options + option->offset;
     switch (option->kind) {
     case OPTION_INT: snprintf(text, cap, "%d", *(const int32_t *)field); break;
-    case OPTION_FLOAT:
-    case OPTION_ABOVE: snprintf(text, cap, "%g", (double)*(const float *)field); break;
+    case OPTION_FLOAT: snprintf(text, cap, "%g", (double)*(const float *)field); break;
     case OPTION_SEED:
         snprintf(text, cap, "%llu", (unsigned long long)*(const uint64_t *)field);
         break;
