@@ -7,6 +7,21 @@
 
 RF_API_OPTIONS(riffle_model_options, .weights = "auto", .activations = "auto", .chain = "auto")
 
+/* Names that are not given are NULL; an empty one is a mistake of whoever made it up. */
+static int check_names(const riffle_model_options *options)
+{
+    const struct {
+        const char *field, *value;
+    } names[] = {{"draft", options->draft},
+                 {"corpus", options->corpus},
+                 {"device", options->device},
+                 {"gpu_layers", options->gpu_layers}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].value && !names[i].value[0])
+            return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is an empty text", names[i].field);
+    return 0;
+}
+
 int riffle_model_open(riffle_model **model, const char *path, const riffle_model_options *options)
 {
     riffle_model_options chosen;
@@ -20,7 +35,8 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     if (code) return code;
     if (chosen.flags & ~(uint32_t)(RIFFLE_OPEN_HEADER | RIFFLE_OPEN_COPY))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
-    code = rf_api_allocator(&allocator, chosen.allocator);
+    code = check_names(&chosen);
+    if (!code) code = rf_api_allocator(&allocator, chosen.allocator);
     if (code) return code;
     riffle_model *opened = rf_calloc(&allocator, 1, sizeof *opened, "model", &error);
     if (!opened) return rf_api_fail(&error);

@@ -69,6 +69,18 @@ static void bad_models_are_refused(void)
     CHECK(strstr(riffle_last_error(), "golden/stories260K.txt") != NULL);
     CHECK(riffle_model_open(&model, "golden", NULL) < 0);
     CHECK_FAILS(riffle_model_open(&model, "", NULL), RIFFLE_ERR_ARGUMENT);
+    const size_t names[] = {
+        offsetof(riffle_model_options, draft),      offsetof(riffle_model_options, corpus),
+        offsetof(riffle_model_options, device),     offsetof(riffle_model_options, gpu_layers),
+        offsetof(riffle_model_options, weights),    offsetof(riffle_model_options, chain),
+        offsetof(riffle_model_options, cores),      offsetof(riffle_model_options, chat_template),
+        offsetof(riffle_model_options, session_kv), offsetof(riffle_model_options, activations)};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        riffle_model_options empty;
+        riffle_model_options_init(&empty, sizeof empty);
+        *(const char **)(void *)((char *)&empty + names[i]) = "";
+        CHECK_FAILS(riffle_model_open(&model, TINY_MODEL, &empty), RIFFLE_ERR_ARGUMENT);
+    }
     CHECK_FAILS(riffle_quantize("", "out", "q4", NULL), RIFFLE_ERR_ARGUMENT);
     CHECK(strstr(riffle_last_error(), "in is an empty text") != NULL);
     CHECK_FAILS(riffle_quantize(TINY_MODEL, "", "q4", NULL), RIFFLE_ERR_ARGUMENT);

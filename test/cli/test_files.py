@@ -1,6 +1,7 @@
 """Files that are not what they should be: exit status 1, nothing on standard output, a sentence that names the file."""
 
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -170,6 +171,17 @@ class Names(Case):
             if b"\n" not in name:
                 self.check("chat", MODEL, "--template", "chatml", status=0, stdin=b"/save %s\n/load %s\n" % (name, name))
                 os.unlink(os.path.join(self.folder.encode(), name))
+
+    def test_the_log_of_a_server(self):
+        for name in HOSTILE:
+            path = os.path.join(self.folder.encode(), name + b".gguf")
+            shutil.copy(MODEL.encode(), path)
+            server = self.start("serve", path, "--template", "chatml", "--port", "0")
+            line = server.stdout.readline()
+            server.terminate()
+            self.assertNotRegex((line + server.stderr.read()).decode(), "[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+            if b"\xff" not in name:  # the server wants another name for that
+                self.assertIn(name.decode(), json.loads(line)["model"])
 
     def test_escapes_tell_what_is_there(self):
         self.path("a\x1bb\u009bc\u202ed.gguf", b"")

@@ -1,9 +1,12 @@
 """Every command that README and the pages for users show, and every link between the documents."""
 
 import json
+import os
 import pathlib
 import re
 import shlex
+import shutil
+import subprocess
 
 from harness import MODEL, Case, main
 
@@ -127,6 +130,41 @@ class Sizes(Case):
         self.assertIn("fetches a model (%.0f MB)" % (sizes[model] / 1e6), README)
         self.assertRegex(" ".join(README.split()), r"`--small` fetches \S+ \(%.0f MB\)" % (sizes[small] / 1e6))
         self.assertIn("$ build/riffle chat %s\n    %s: " % (model, model), README)
+
+
+class Start(Case):
+    """scripts/start in a checkout where all is installed and built; the program only says what it is called with."""
+
+    def setUp(self):
+        super().setUp()
+        for folder in ("scripts", "build", "bin"):
+            os.mkdir(self.path(folder))
+        for name in ("start", "common.sh", "models.tsv"):
+            shutil.copy(ROOT / "scripts" / name, self.path("scripts"))
+        self.path("build/build.ninja", "")
+        for name, script in [("scripts/setup", ""), ("bin/ninja", ""), ("build/riffle", 'echo "riffle $*" >>calls')]:
+            os.chmod(self.path(name, "#!/bin/sh\n" + script + "\n"), 0o755)
+
+    def start(self, *arguments):
+        """What was called, and what was said."""
+        result = subprocess.run([self.path("scripts/start"), *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                                cwd=self.folder, env=dict(self.env, PATH=self.path("bin") + ":" + os.environ["PATH"]))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(self.path("calls"), encoding="utf-8") as file:
+            calls = file.read().splitlines()
+        os.unlink(self.path("calls"))
+        return calls, result.stderr.decode()
+
+    def test_models(self):
+        rows = sorted(TSV, key=lambda row: int(row[3]))
+        shown = ["%s, %.0f MB" % (row[0], int(row[3]) / 1e6) for row in rows]
+        for arguments, at in [([], 1), (["--small"], 0)]:
+            calls, said = self.start(*arguments, "--verbose")
+            self.assertEqual(calls[0], "riffle pull " + rows[at][0])
+            self.assertRegex(calls[1], r"^riffle run %s -p .* --verbose$" % re.escape(rows[at][0]))
+            self.assertIn("The model is %s." % shown[at], said)
+            larger, size = shown[at + 1].split(", ")
+            self.assertIn("build/riffle pull %s (%s)" % (larger, size), said)
 
 
 class Links(Case):

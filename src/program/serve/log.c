@@ -19,9 +19,16 @@ void log_event(const char *event, const char *format, ...)
     va_end(arguments);
     json_t *line = json_pack("{s:s, s:s}", "time", time, "event", event);
     if (line && more) json_object_update(line, more);
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    /* ASCII: a terminal acts on some characters, such as C1 controls. jansson leaves DEL. */
+    const size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6);
+    char *text = line ? json_dumps(line, flags) : NULL;
     if (text) {
-        printf("%s\n", text);
+        for (const char *at = text; *at; at++)
+            if (*at == 0x7f)
+                fputs("\\u007f", stdout);
+            else
+                putchar(*at);
+        putchar('\n');
         fflush(stdout);
     }
     free(text);
