@@ -70,7 +70,7 @@ static struct connection *connection_of(struct http_request *request)
 
 /* ---- output; called under the lock ---- */
 
-static void put(struct connection *c, const char *text, size_t bytes)
+static void output_put(struct connection *c, const char *text, size_t bytes)
 {
     struct rf_error error;
     if (c->out.count - c->sent + bytes > HTTP_OUTPUT ||
@@ -78,7 +78,7 @@ static void put(struct connection *c, const char *text, size_t bytes)
         c->is_out_of_memory = 1;
 }
 
-static void wake(struct http_network *network)
+static void network_wake(struct http_network *network)
 {
     if (network->is_woken) return;
     network->is_woken = 1;
@@ -113,8 +113,8 @@ static const char *status_text(int status)
 }
 
 /* `framing`: the line that says how the body ends. */
-static void put_head(struct connection *c, int status, const char *type, const char *framing,
-                     const char *more)
+static void output_put_head(struct connection *c, int status, const char *type, const char *framing,
+                            const char *more)
 {
     char text[1024];
     if (c->has_reply) return;
@@ -123,7 +123,7 @@ static void put_head(struct connection *c, int status, const char *type, const c
                      status_text(status), type, framing, more,
                      c->closes ? "Connection: close\r\n" : "");
     size_t skipped = c->has_probe ? sizeof probe - 1 : 0;
-    put(c, text + skipped, (size_t)n - skipped);
+    output_put(c, text + skipped, (size_t)n - skipped);
 }
 
 void http_reply(struct http_request *request, int status, const char *type, const char *more,
@@ -134,10 +134,10 @@ void http_reply(struct http_request *request, int status, const char *type, cons
     snprintf(framing, sizeof framing, "Content-Length: %zu\r\n", bytes);
     rf_lock_take(&c->network->lock);
     if (!c->has_reply) {
-        put_head(c, status, type, framing, more);
-        if (!c->is_head) put(c, text, bytes);
+        output_put_head(c, status, type, framing, more);
+        if (!c->is_head) output_put(c, text, bytes);
         c->is_complete = 1;
-        wake(c->network);
+        network_wake(c->network);
     }
     rf_lock_release(&c->network->lock);
 }
@@ -148,8 +148,8 @@ void http_stream_begin(struct http_request *request, int status, const char *typ
     rf_lock_take(&c->network->lock);
     c->is_chunked = c->request.head.minor > 0;
     if (!c->is_chunked) c->closes = 1;
-    put_head(c, status, type, c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "", more);
-    wake(c->network);
+    output_put_head(c, status, type, c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "", more);
+    network_wake(c->network);
     rf_lock_release(&c->network->lock);
 }
 
@@ -160,10 +160,10 @@ void http_stream_add(struct http_request *request, const char *text, size_t byte
     if (!bytes) return;
     rf_lock_take(&c->network->lock);
     int n = snprintf(size, sizeof size, "%zx\r\n", bytes);
-    if (c->is_chunked) put(c, size, (size_t)n);
-    put(c, text, bytes);
-    if (c->is_chunked) put(c, "\r\n", 2);
-    wake(c->network);
+    if (c->is_chunked) output_put(c, size, (size_t)n);
+    output_put(c, text, bytes);
+    if (c->is_chunked) output_put(c, "\r\n", 2);
+    network_wake(c->network);
     rf_lock_release(&c->network->lock);
 }
 
@@ -171,21 +171,21 @@ void http_stream_end(struct http_request *request)
 {
     struct connection *c = connection_of(request);
     rf_lock_take(&c->network->lock);
-    if (c->is_chunked) put(c, "0\r\n\r\n", 5);
+    if (c->is_chunked) output_put(c, "0\r\n\r\n", 5);
     c->is_complete = 1;
-    wake(c->network);
+    network_wake(c->network);
     rf_lock_release(&c->network->lock);
 }
 
 /* ---- a request's end ---- */
 
-static void enter(struct connection *c, enum connection_state state)
+static void connection_enter(struct connection *c, enum connection_state state)
 {
     c->state = state;
     c->began = c->last = rf_clock_seconds();
 }
 
-static void end_request(struct connection *c)
+static void connection_end_request(struct connection *c)
 {
     struct http_network *network = c->network;
     if (c->is_handled) network->handler->on_end(network->handler->user, &c->request);
@@ -195,11 +195,11 @@ static void end_request(struct connection *c)
     rf_bytes_free(allocator, &c->head_text);
 }
 
-static void drop(struct connection *c)
+static void connection_drop(struct connection *c)
 {
     struct http_network *network = c->network;
     struct connection **at = &network->connections;
-    end_request(c);
+    connection_end_request(c);
     while (*at != c) at = &(*at)->next;
     *at = c->next;
     network->n_connections--;
@@ -214,7 +214,7 @@ static void refuse_request(struct connection *c, const struct http_fault *fault)
 {
     const struct http_handler *handler = c->network->handler;
     char *text = handler->write_fault(handler->user, fault);
-    enter(c, REPLYING);
+    connection_enter(c, REPLYING);
     c->closes = 1;
     http_reply(&c->request, fault->status, "application/json",
                fault->status == 503 ? "Retry-After: 1\r\n" : "", text ? text : "",
@@ -222,7 +222,7 @@ static void refuse_request(struct connection *c, const struct http_fault *fault)
     free(text);
 }
 
-static void consume(struct rf_bytes *bytes, size_t n)
+static void bytes_consume(struct rf_bytes *bytes, size_t n)
 {
     bytes->count -= n;
     if (bytes->count) memmove(bytes->data, bytes->data + n, bytes->count);
@@ -231,14 +231,14 @@ static void consume(struct rf_bytes *bytes, size_t n)
 
 /* ---- reading ---- */
 
-static void take_whole(struct connection *c)
+static void connection_take_whole(struct connection *c)
 {
-    enter(c, REPLYING);
+    connection_enter(c, REPLYING);
     c->network->handler->on_body(c->network->handler->user, &c->request);
 }
 
 /* The handler may have replied to the head. */
-static void after_head(struct connection *c)
+static void connection_after_head(struct connection *c)
 {
     const struct http_head *head = &c->request.head;
     const struct http_handler *handler = c->network->handler;
@@ -251,28 +251,28 @@ static void after_head(struct connection *c)
     int has_reply = c->has_reply;
     rf_lock_release(&c->network->lock);
     if (has_reply) {
-        enter(c, REPLYING);
+        connection_enter(c, REPLYING);
         return;
     }
     c->closes = !head->keeps_open;
-    enter(c, READING_BODY);
+    connection_enter(c, READING_BODY);
     if (head->expects_continue && has_body && !c->in.count &&
         head->length <= c->request.most_body) {
         static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
         rf_lock_take(&c->network->lock);
-        put(c, text, sizeof text - 1);
+        output_put(c, text, sizeof text - 1);
         rf_lock_release(&c->network->lock);
     }
 }
 
 /* 1 if it went on. */
-static int read_head(struct connection *c)
+static int connection_read_head(struct connection *c)
 {
     struct http_fault fault = {0};
     struct rf_error error;
     size_t blank = 0;
     while (blank < c->in.count && strchr("\r\n", c->in.data[blank]) && c->in.data[blank]) blank++;
-    if (blank) consume(&c->in, blank); /* empty lines before a request */
+    if (blank) bytes_consume(&c->in, blank); /* empty lines before a request */
     size_t n =
         http_head_find(c->in.data, c->in.count < HTTP_MOST_HEAD ? c->in.count : HTTP_MOST_HEAD);
     if (!n && c->in.count < HTTP_MOST_HEAD) return 0;
@@ -282,17 +282,17 @@ static int read_head(struct connection *c)
     } else if (rf_bytes_append(allocator, &c->head_text, c->in.data, n, &error)) {
         fault = (struct http_fault){503, "out of memory"};
     } else {
-        consume(&c->in, n);
+        bytes_consume(&c->in, n);
         http_head_parse(&c->request.head, c->head_text.data, n, &fault);
     }
     if (fault.status)
         refuse_request(c, &fault);
     else
-        after_head(c);
+        connection_after_head(c);
     return 1;
 }
 
-static int add_body(struct connection *c, size_t n)
+static int connection_add_body(struct connection *c, size_t n)
 {
     struct http_network *network = c->network;
     struct http_fault fault = {0};
@@ -314,7 +314,7 @@ static int add_body(struct connection *c, size_t n)
 }
 
 /* 1 if it went on. */
-static int read_body(struct connection *c)
+static int connection_read_body(struct connection *c)
 {
     const struct http_head *head = &c->request.head;
     struct http_fault fault = {0};
@@ -328,18 +328,19 @@ static int read_body(struct connection *c)
         }
     } else {
         uint64_t left = head->length - c->request.body.count;
-        if (head->length > c->request.most_body) return add_body(c, c->request.most_body + 1) != 0;
+        if (head->length > c->request.most_body)
+            return connection_add_body(c, c->request.most_body + 1) != 0;
         used = decoded = used < left ? used : (size_t)left;
         is_whole = decoded == left;
     }
-    if (add_body(c, decoded)) return 1;
-    consume(&c->in, used);
-    if (is_whole) take_whole(c);
+    if (connection_add_body(c, decoded)) return 1;
+    bytes_consume(&c->in, used);
+    if (is_whole) connection_take_whole(c);
     return is_whole;
 }
 
 /* The client has ended its sending half. */
-static void take_end(struct connection *c)
+static void connection_take_end(struct connection *c)
 {
     static const struct http_fault cut = {400, "the request ends early"};
     int has_begun = c->state == READING_BODY || (c->state == READING_HEAD && c->in.count);
@@ -351,13 +352,13 @@ static void take_end(struct connection *c)
         rf_lock_take(&c->network->lock);
         if (!c->has_reply && !c->has_probe) {
             c->has_probe = 1;
-            put(c, probe, sizeof probe - 1);
+            output_put(c, probe, sizeof probe - 1);
         }
         rf_lock_release(&c->network->lock);
     }
 }
 
-static void receive(struct connection *c)
+static void connection_receive(struct connection *c)
 {
     char buffer[READ_BYTES];
     struct rf_error error;
@@ -404,16 +405,16 @@ static int flush_output(struct connection *c)
 }
 
 /* The next request, or the connection's end. */
-static void after_reply(struct connection *c)
+static void connection_after_reply(struct connection *c)
 {
     int closes = c->closes || (c->has_ended && !c->in.count) || c->network->is_refusing;
-    end_request(c);
+    connection_end_request(c);
     rf_lock_take(&c->network->lock);
     c->has_reply = c->is_complete = c->is_chunked = c->has_probe = 0;
     rf_lock_release(&c->network->lock);
     c->chunks = (struct http_chunks){0};
     c->request = (struct http_request){.user = NULL};
-    enter(c, closes ? LINGERING : READING_HEAD);
+    connection_enter(c, closes ? LINGERING : READING_HEAD);
     if (!closes) return;
     rf_socket_end(c->socket);
     rf_bytes_free(allocator, &c->in);
@@ -439,7 +440,7 @@ static int is_too_slow(struct connection *c, double now)
 
 /* Makes room: closes the connection that has waited longest, one without a request before others.
  * Never one whose answer is being computed. */
-static int evict(struct http_network *network)
+static int network_evict(struct http_network *network)
 {
     struct connection *found = NULL;
     for (struct connection *c = network->connections; c; c = c->next) {
@@ -458,18 +459,18 @@ static int evict(struct http_network *network)
         }
         if (rank < best || (rank == best && c->last < found->last)) found = c;
     }
-    if (found) drop(found);
+    if (found) connection_drop(found);
     return found != NULL;
 }
 
 /* ---- the thread ---- */
 
-static void accept_all(struct http_network *network)
+static void network_accept_all(struct http_network *network)
 {
     for (int i = 0; i < HTTP_CONNECTIONS; i++) {
-        if (network->n_connections >= network->most_connections && !evict(network)) return;
+        if (network->n_connections >= network->most_connections && !network_evict(network)) return;
         int made = rf_socket_accept(network->listener);
-        if (made == RF_SOCKET_FULL && evict(network)) continue;
+        if (made == RF_SOCKET_FULL && network_evict(network)) continue;
         if (made < 0) return;
         struct connection *c = calloc(1, sizeof *c);
         if (!c) {
@@ -478,7 +479,7 @@ static void accept_all(struct http_network *network)
         }
         c->network = network;
         c->socket = made;
-        enter(c, READING_HEAD);
+        connection_enter(c, READING_HEAD);
         c->next = network->connections;
         network->connections = c;
         network->n_connections++;
@@ -491,26 +492,26 @@ static int wants_read(const struct connection *c)
 }
 
 /* Does all that can be done now. */
-static void go_on(struct connection *c)
+static void connection_go_on(struct connection *c)
 {
     const struct rf_socket_wait *wait = c->wait;
     int goes_on = 1, had_ended = c->has_ended;
     if (wait && wait->is_broken && !wait->can_read) c->is_broken = 1;
-    if (wait && wait->can_read && wants_read(c)) receive(c);
+    if (wait && wait->can_read && wants_read(c)) connection_receive(c);
     while (goes_on && !c->is_broken) {
-        goes_on = c->state == READING_HEAD   ? read_head(c)
-                  : c->state == READING_BODY ? read_body(c)
+        goes_on = c->state == READING_HEAD   ? connection_read_head(c)
+                  : c->state == READING_BODY ? connection_read_body(c)
                                              : 0;
         if (flush_output(c) && c->state == REPLYING) {
-            after_reply(c);
+            connection_after_reply(c);
             goes_on = 1;
         }
     }
     if (c->has_ended && (!had_ended || c->state != REPLYING) && !c->is_broken) {
-        take_end(c);
+        connection_take_end(c);
         flush_output(c);
     }
-    if (c->is_broken || is_too_slow(c, rf_clock_seconds())) drop(c);
+    if (c->is_broken || is_too_slow(c, rf_clock_seconds())) connection_drop(c);
 }
 
 /* Fills the list of sockets: the waker, the listener, the connections. */
@@ -532,7 +533,7 @@ static size_t list_sockets(struct http_network *network)
     return n;
 }
 
-static int is_over(struct http_network *network)
+static int network_is_over(struct http_network *network)
 {
     int is_busy = 0;
     rf_lock_take(&network->lock);
@@ -552,7 +553,7 @@ static void *run_network(void *user)
     struct http_network *network = user;
     char bytes[64];
     rf_thread_set_name("http");
-    while (!is_over(network)) {
+    while (!network_is_over(network)) {
         size_t n = list_sockets(network);
         rf_sockets_wait(network->waits, n, TICK_MS);
         if (network->waits[0].can_read) {
@@ -564,11 +565,11 @@ static void *run_network(void *user)
         int can_accept = network->listener >= 0 && network->waits[n - 1].can_read;
         for (struct connection *c = network->connections, *next; c; c = next) {
             next = c->next;
-            go_on(c);
+            connection_go_on(c);
         }
-        if (can_accept) accept_all(network);
+        if (can_accept) network_accept_all(network);
     }
-    while (network->connections) drop(network->connections);
+    while (network->connections) connection_drop(network->connections);
     return NULL;
 }
 
@@ -618,7 +619,7 @@ void http_network_refuse(struct http_network *network)
 {
     rf_lock_take(&network->lock);
     network->is_refusing = 1;
-    wake(network);
+    network_wake(network);
     rf_lock_release(&network->lock);
 }
 
@@ -627,7 +628,7 @@ void http_network_stop(struct http_network *network, double seconds)
     rf_lock_take(&network->lock);
     network->is_refusing = network->is_stopping = 1;
     network->stop = rf_clock_seconds() + seconds;
-    wake(network);
+    network_wake(network);
     rf_lock_release(&network->lock);
     pthread_join(network->thread, NULL);
     free_network(network);

@@ -78,7 +78,8 @@ static int take_sampling(const json_t *body, struct question *question, struct r
     if (seed && !json_is_integer(seed)) return refuse_value(refusal, "seed", "an integer");
     if (seed) sampling->seed = (uint64_t)json_integer_value(seed);
     if (member_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
-    if (member_float(body, "top_p", 1e-6, 1, &sampling->top_p, refusal)) return -1;
+    if (member_float(body, "top_p", 0, 1, &sampling->top_p, refusal)) return -1;
+    if (sampling->top_p < 1e-6f) sampling->top_p = 1e-6f; /* the likeliest token alone */
     if (member_float(body, "min_p", 0, 1, &sampling->min_p, refusal)) return -1;
     if (member_float(body, "frequency_penalty", -2, 2, &sampling->frequency_penalty, refusal))
         return -1;
@@ -124,6 +125,11 @@ int question_take_format(const json_t *body, struct question *question, struct r
     const json_t *format = member_get(body, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
+    json_t *limit = json_object_get(format, "schema"); /* llama.cpp's, of any object */
+    if (type && strcmp(type, "json_object") == 0 && json_is_object(limit))
+        return question_limit(limit, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
+    if (type && strcmp(type, "json_object") == 0 && limit && !json_is_null(limit))
+        return refuse_value(refusal, "response_format.schema", "an object");
     if (type && strcmp(type, "json_object") == 0) {
         json_t *object = json_pack("{s:s}", "type", "object");
         int code = question_limit(object, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
