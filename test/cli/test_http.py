@@ -8,12 +8,14 @@ import threading
 import time
 import unittest
 
-from harness import TIMEOUT, main, with_template
+from harness import RIFFLE, TIMEOUT, main, with_template
 from test_serve import CHAT, COMPLETE, EMBED, HI, SCHEMA, STORY, TOOLS, OneServer, Server
 
 JSON = b"Content-Type: application/json\r\n"
 BODY = json.dumps({"prompt": "a", "max_tokens": 2, "temperature": 0}).encode()
 CLOSE = b"Connection: close\r\n"
+with open(RIFFLE, "rb") as program:
+    INSTRUMENTED = b"san_init" in program.read()  # of AddressSanitizer or ThreadSanitizer
 DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -250,7 +252,8 @@ class Budgets(OneServer):
             self.assertEqual(self.server.ask("POST", COMPLETE, body)[0], status)
         messages = [{"role": "user", "content": "a"}] * 120000
         self.assertEqual(self.server.ask("POST", CHAT, {"messages": messages})[0], 400)
-        self.assertLess(self.memory() - before, (3 * 4 + 256) << 20)
+        if not INSTRUMENTED:
+            self.assertLess(self.memory() - before, (3 * 4 + 256) << 20)
 
     def test_reply(self):
         """The log-probabilities of one reply are limited."""
