@@ -12,6 +12,7 @@ struct rf_layer {
     struct rf_weight *q_norm, *k_norm;          /* may be NULL */
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* may be NULL */
     struct rf_weight *gate, *up, *down;
+    struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;

@@ -26,7 +26,7 @@ int rf_source_new(struct rf_source **source, const struct rf_allocator *allocato
     if (!made) return RF_ERR_MEMORY;
     made->private_.allocator = *allocator;
     made->private_.arena.allocator = &made->private_.allocator;
-    made->source = (struct rf_source){.params = {.rope_scale = 1.0f, .rope_magnitude = 1.0f},
+    made->source = (struct rf_source){.params = {.rope = {.scale = 1.0f, .magnitude = 1.0f}},
                                       .name = "",
                                       .private_ = &made->private_};
     *source = &made->source;

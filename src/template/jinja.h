@@ -54,8 +54,11 @@ struct rf_jinja_value {
         struct rf_jinja_loop *loop;
         const struct rf_jinja_callable *callable;
     } u;
-    size_t bytes;           /* string: its length */
-    const uint8_t *origins; /* one for each byte, or NULL */
+    size_t bytes; /* string: its length; float: that of `digits` */
+    union {
+        const uint8_t *origins; /* string: one for each byte, or NULL */
+        const char *digits;     /* float that stands for an integer of over 64 bits: its text */
+    };
 };
 
 /* strftime_now states the time `now`, in seconds of Unix, in the local zone. */

@@ -214,7 +214,12 @@ void rf_jinja_write_repr(struct rf_jinja_run *run, struct output *out, value v)
         snprintf(text, sizeof text, "%" PRId64, v.u.integer);
         rf_jinja_write_text(run, out, text);
         break;
-    case RF_JINJA_FLOAT: write_real(run, out, v.u.real); break;
+    case RF_JINJA_FLOAT:
+        if (v.bytes)
+            rf_jinja_write(run, out, rf_jinja_string((struct rf_str){v.digits, v.bytes}, 0));
+        else
+            write_real(run, out, v.u.real);
+        break;
     case RF_JINJA_STRING: write_repr_string(run, out, v); break;
     case RF_JINJA_LIST:
     case RF_JINJA_TUPLE: write_repr_list(run, out, v); break;

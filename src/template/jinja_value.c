@@ -1,6 +1,7 @@
 /* Values, with the truth, equality and order of Python, and a run's failures and bounds. Memory of
  * a run ends with it; after a failure every function returns an undefined value. All other files of
  * the interpreter call it. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -205,12 +206,21 @@ value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, u
 {
     struct rf_str text, key;
     const struct rf_json *member;
+    char number[RF_JSON_NUMBER_BUFFER];
     int64_t integer;
     double real;
     int flag;
     if (rf_json_string(json, &text)) return rf_jinja_string(text, origin);
     if (rf_json_integer(json, &integer)) return rf_jinja_integer(integer);
-    if (rf_json_number(json, &real)) return rf_jinja_real(real);
+    if (rf_json_number_string(json, number, &text)) {
+        if (!rf_json_number(json, &real)) real = text.data[0] == '-' ? -INFINITY : INFINITY;
+        value made = rf_jinja_real(real);
+        if (strcspn(text.data, ".eE") >= text.bytes && text.bytes > 2) { /* not -0 */
+            made.digits = text.data;
+            made.bytes = text.bytes;
+        }
+        return made;
+    }
     if (rf_json_bool(json, &flag)) return rf_jinja_bool(flag);
     if (rf_json_is_array(json)) {
         value list = rf_jinja_list(run);

@@ -191,6 +191,12 @@ class Run(Case):
         shown = self.json(*run, "-p", json.dumps(document))
         self.assertEqual(shown["text"], "Look.")
         self.assertEqual([c["function"]["name"] for c in shown["tool_calls"]], ["age_of"])
+        digits = '{"id":1234567890123456789012,"price":1.10,"share":0.1}'
+        run[-1] = self.path("numbers.gbnf", "root ::= " + json.dumps(
+            '<tool_call>{"name": "age_of", "arguments": %s}</tool_call>' % digits))
+        called = self.json(*run, "-p", json.dumps(document))["tool_calls"]
+        self.assertEqual([c["function"]["arguments"] for c in called], [digits])
+        run[-1] = self.path("answer.gbnf", "root ::= " + json.dumps(answer))
         del document["tools"]
         self.assertEqual(self.json(*run, "-p", json.dumps(document))["text"], answer)
 

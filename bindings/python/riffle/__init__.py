@@ -20,7 +20,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._grammar import Grammar
-from ._machine import Core, Cores, Machine, cores, machine, quantize, set_cpu
+from ._machine import Core, Cores, Machine, cores, guard_files, machine, quantize, set_cpu
 from ._model import Message, MessageLike, Model, ModelInfo, Sampling, SessionCost
 from ._native import lib as _lib
 from ._session import LevelStats, Session, Stats
@@ -55,6 +55,7 @@ __all__ = [
     "SystemServiceError",
     "UnsupportedError",
     "cores",
+    "guard_files",
     "machine",
     "quantize",
     "set_cpu",

@@ -69,6 +69,7 @@ class ModelInfo:
     experts_note: str
     device_layers: int
     layers_note: str
+    file_type: str
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,8 @@ class Model:
 
     `path` is a .gguf file, a folder with safetensors, or the name of a model that `riffle pull` has
     fetched ("smollm2-135m"). Options that are None have the defaults of
-    riffle.h, which describes all of them. `header_only`, `copy` and not `guarded` are its
-    RIFFLE_OPEN_HEADER, _COPY and _UNGUARDED. `progress` is called with (stage, done, total).
+    riffle.h, which describes all of them. `header_only` and `copy` are its RIFFLE_OPEN_HEADER and
+    _COPY. `progress` is called with (stage, done, total).
     """
 
     def __init__(
@@ -200,7 +201,6 @@ class Model:
         threads: int = 0,
         header_only: bool = False,
         copy: bool = False,
-        guarded: bool = True,
         metadata_bytes: int = 0,
         metadata_items: int = 0,
         corpus: str | os.PathLike[str] | None = None,
@@ -212,7 +212,6 @@ class Model:
         options.flags = (
             (native.OPEN_HEADER if header_only else 0)
             | (native.OPEN_COPY if copy else 0)
-            | (0 if guarded else native.OPEN_UNGUARDED)
         )
         options.threads = threads
         options.session_ctx = session_ctx

@@ -34,6 +34,11 @@ class Grammars(Case):
         grammar = riffle.Grammar(self.model, json_schema=schema)
         found = json.loads(self.session().generate(PROMPT, grammar=grammar).read())
         self.assertTrue(2 <= len(found) <= 3 and set(found) <= {"a", 7})
+        grammar = riffle.Grammar(self.model, json_schema={"const": [0.1, 2**64]})
+        self.assertEqual(json.loads(self.session().generate(PROMPT, grammar=grammar).read()), [0.1, 2**64])
+        riffle.Grammar(self.model, json_schema=True).close()
+        with self.assertRaisesRegex(riffle.FormatError, "no JSON meets the schema"):
+            riffle.Grammar(self.model, json_schema=False)
 
     def test_errors(self):
         with self.assertRaisesRegex(riffle.FormatError, "line 1, column 10"):
@@ -76,10 +81,12 @@ class Reading(Case):
         session = self.session(n_ctx=600, progress=lambda *report: calls.append(report))
         session.prefill(range(260, 500))
         session.prefill(range(200, 500))
+        self.assertIn(("prefill", 0, 300), calls)
         self.assertEqual(calls[-1], ("prefill", 300, 300))
 
         def fail(stage, done, total):
-            raise LookupError("mine")
+            if done:
+                raise LookupError("mine")
 
         failing = self.session(n_ctx=600, progress=fail)
         with self.assertRaisesRegex(LookupError, "mine"):

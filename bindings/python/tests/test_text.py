@@ -168,7 +168,7 @@ class Text(Case):
                 riffle.Session(model)
 
     def test_files_can_be_copied(self):
-        with riffle.Model(TINY, copy=True, guarded=False, header_only=True) as model:
+        with riffle.Model(TINY, copy=True, header_only=True) as model:
             self.assertEqual(model.info.mapped_bytes, 0)
         self.assertGreater(self.model.info.mapped_bytes, 0)
 

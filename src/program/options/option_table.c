@@ -56,7 +56,7 @@ const struct option option_table[] = {
      "what follows are those that suit the model; /set shows them"},
     {"--top-k", NULL, "K", OPTION_INT, GENERATES, AT(sampling.top_k), 0, INT32_MAX, NULL,
      "choose among the K most likely tokens (run: 40; 0: all)"},
-    {"--top-p", NULL, "P", OPTION_ABOVE, GENERATES, AT(sampling.top_p), 0, 1, NULL,
+    {"--top-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.top_p), 0, 1, NULL,
      "choose among the most likely tokens with total probability P (run: 0.95; 1: all)"},
     {"--min-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.min_p), 0, 1, NULL,
      "exclude tokens less likely than P times the most likely one (run: 0.05; 0: none)"},

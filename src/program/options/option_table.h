@@ -111,7 +111,6 @@ enum option_kind {
     OPTION_LIST,  /* char *, for free(): all values given, separated by commas */
     OPTION_INT,   /* int32_t between low and high */
     OPTION_FLOAT, /* float between low and high */
-    OPTION_ABOVE, /* float above low and up to high */
     OPTION_SEED,  /* uint64_t */
     OPTION_CHOICE /* const char *: one word of `choices` */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "requests/members.h"
 
 int prompts_make(struct question *question, size_t n, struct refusal *refusal)
@@ -72,9 +73,10 @@ int prompt_add_chat(struct prompt *prompt, const riffle_model *model, const json
                          prompt->most, refusal))
             return -1;
     }
-    char *text = json_dumps(conversation, JSON_COMPACT);
+    size_t bytes;
+    char *text = rf_json_dump(conversation, 0, &bytes);
     if (!text) return refuse_memory(refusal);
-    size_t bytes = strlen(text), room = bytes + 4096;
+    size_t room = bytes + 4096;
     int code = prompt_grow(prompt, (int64_t)room, refusal);
     int64_t n = code ? 0 : riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, room);
     if (n > (int64_t)room && !(code = prompt_grow(prompt, n, refusal)))

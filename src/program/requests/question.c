@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "platform/random.h"
 #include "requests/members.h"
 
@@ -48,7 +49,7 @@ int question_take_bias(const json_t *body, struct question *question, struct ref
     json_t *biases = (json_t *)member_get(body, "logit_bias");
     const char *name;
     json_t *value;
-    if (biases && !json_is_object(biases)) return refuse_value(refusal, "logit_bias", "an object");
+    if (biases && !rf_json_is_map(biases)) return refuse_value(refusal, "logit_bias", "an object");
     if (json_object_size(biases) == 0) return 0;
     question->bias = calloc(json_object_size(biases), sizeof *question->bias);
     if (!question->bias) return refuse_memory(refusal);
@@ -56,8 +57,9 @@ int question_take_bias(const json_t *body, struct question *question, struct ref
     {
         char *end;
         long token = strtol(name, &end, 10);
-        double bias = json_number_value(value);
-        if (end == name || *end || token < 0 || token > INT32_MAX || !json_is_number(value) ||
+        double bias = rf_json_to_double(value);
+        if (end == name || *end || token < 0 || token > INT32_MAX ||
+            !rf_json_is_any_number(value) ||
             !(bias >= -RIFFLE_MOST_BIAS && bias <= RIFFLE_MOST_BIAS))
             return refuse_value(refusal, "logit_bias", "tokens with numbers between -100 and 100");
         question->bias[question->n_bias++] = (riffle_logit_bias){(int32_t)token, (float)bias};
@@ -75,11 +77,12 @@ static int take_sampling(const json_t *body, struct question *question, struct r
     riffle_sampling *sampling = &question->sampling;
     sampling->seed = rf_random();
     const json_t *seed = member_get(body, "seed");
-    if (seed && !json_is_integer(seed)) return refuse_value(refusal, "seed", "an integer");
-    if (seed) sampling->seed = (uint64_t)json_integer_value(seed);
+    int64_t number;
+    if (seed && !rf_json_to_int64(seed, &number))
+        return refuse_value(refusal, "seed", "an integer of 64 bits");
+    if (seed) sampling->seed = (uint64_t)number;
     if (member_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
     if (member_float(body, "top_p", 0, 1, &sampling->top_p, refusal)) return -1;
-    if (sampling->top_p < 1e-6f) sampling->top_p = 1e-6f; /* the likeliest token alone */
     if (member_float(body, "min_p", 0, 1, &sampling->min_p, refusal)) return -1;
     if (member_float(body, "frequency_penalty", -2, 2, &sampling->frequency_penalty, refusal))
         return -1;
@@ -92,9 +95,11 @@ static int take_sampling(const json_t *body, struct question *question, struct r
 static int add_stop(const json_t *value, struct question *question, struct refusal *refusal)
 {
     size_t n = question->generate.n_stop;
-    if (!json_is_string(value) || !json_string_length(value) || n == MOST_STOPS)
-        return refuse_value(refusal, "stop", "a text or an array of up to 16 texts");
-    question->stops[n] = strdup(json_string_value(value));
+    const char *text = rf_json_c_string(value);
+    if (!text || !*text || n == MOST_STOPS)
+        return refuse_value(refusal, "stop",
+                            "a text or an array of up to 16 texts, none empty or with a zero byte");
+    question->stops[n] = strdup(text);
     if (!question->stops[n]) return refuse_memory(refusal);
     question->generate.n_stop++;
     return 0;
@@ -115,7 +120,7 @@ int question_limit(const json_t *schema, riffle_grammar_kind kind, struct questi
 {
     if (question->schema)
         return refuse(refusal, 400, "invalid_value", "response_format is beside a tool_choice");
-    question->schema = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    question->schema = schema ? rf_json_dump(schema, 0, NULL) : NULL;
     question->schema_kind = kind;
     return question->schema ? 0 : refuse_memory(refusal);
 }
@@ -123,7 +128,7 @@ int question_limit(const json_t *schema, riffle_grammar_kind kind, struct questi
 int question_take_format(const json_t *body, struct question *question, struct refusal *refusal)
 {
     const json_t *format = member_get(body, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
+    const char *type = rf_json_c_string(json_object_get(format, "type"));
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
     json_t *limit = json_object_get(format, "schema"); /* llama.cpp's, of any object */
     if (type && strcmp(type, "json_object") == 0 && json_is_object(limit))
@@ -139,8 +144,9 @@ int question_take_format(const json_t *body, struct question *question, struct r
     const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
     if (!type || strcmp(type, "json_schema") != 0)
         return refuse_value(refusal, "response_format.type", "text, json_object or json_schema");
-    if (!json_is_object(schema))
-        return refuse_value(refusal, "response_format.json_schema.schema", "an object");
+    if (!rf_json_is_map(schema) && !json_is_boolean(schema))
+        return refuse_value(refusal, "response_format.json_schema.schema",
+                            "an object, true or false");
     return question_limit(schema, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
 }
 
@@ -182,17 +188,17 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
 static int take_model(const json_t *body, const char *name, struct refusal *refusal)
 {
     const json_t *model = member_get(body, "model");
-    if (!model || (json_is_string(model) && strcmp(json_string_value(model), name) == 0)) return 0;
-    if (!json_is_string(model)) return refuse_value(refusal, "model", "a text");
+    const char *wanted = rf_json_c_string(model);
+    if (!model || (wanted && strcmp(wanted, name) == 0)) return 0;
+    if (!wanted) return refuse_value(refusal, "model", "a text without zero bytes");
     return refuse(refusal, 404, "model_not_found",
-                  "the model %.100s is not here; this server has %s", json_string_value(model),
-                  name);
+                  "the model %.100s is not here; this server has %s", wanted, name);
 }
 
 static int question_take_all(struct question *question, question_fn *take, const json_t *body,
                              const struct answerer *of, struct refusal *refusal)
 {
-    if (!json_is_object(body)) return refuse_value(refusal, "the body", "a JSON object");
+    if (!rf_json_is_map(body)) return refuse_value(refusal, "the body", "a JSON object");
     if (take_model(body, of->name, refusal)) return -1;
     return take(body, of, question, refusal);
 }
@@ -200,15 +206,16 @@ static int question_take_all(struct question *question, question_fn *take, const
 int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
                    const struct answerer *of, struct refusal *refusal)
 {
-    json_error_t error;
+    struct rf_json_problem problem;
     *question = (struct question){.sampling = *of->sampling, .n_ctx = of->n_ctx};
     riffle_generate_options_init(&question->generate, sizeof question->generate);
     question->generate.stop = (const char *const *)question->stops;
     if (check_values(body, bytes, refusal)) return -1;
-    json_t *parsed = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *parsed = rf_json_load(body, bytes, NULL, &problem);
+    if (!parsed && problem.is_memory) return refuse_memory(refusal);
     if (!parsed)
-        return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %d, column %d: %s",
-                      error.line, error.column, error.text);
+        return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %zu, column %zu: %s",
+                      problem.line, problem.column, problem.text);
     int code = question_take_all(question, take, parsed, of, refusal);
     json_decref(parsed);
     if (code) question_free(question);

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "platform/memory.h"
 
 char *reply_write(json_t *value, int is_event)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL,
-         *event = NULL;
+    char *text = rf_json_dump(value, 0, NULL), *event = NULL;
     json_decref(value);
     if (!is_event || !text) return text;
     size_t bytes = strlen(text) + sizeof "data: \n\n";
@@ -60,22 +61,17 @@ struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error)
 
 void reply_write_json(struct rf_writer *out, json_t *value)
 {
-    char *text =
-        value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(value);
-    if (text)
-        rf_write_text(out, text);
+    if (value)
+        rf_json_put(value, 0, out);
     else if (!out->code)
         out->code = rf_fail(out->error, RF_ERR_MEMORY, "out of memory");
-    free(text);
+    json_decref(value);
 }
 
-/* Numbers need no exact form, but the shortest common one keeps replies small. */
-void reply_write_real(struct rf_writer *out, double value)
+void reply_write_real(struct rf_writer *out, float value)
 {
-    char text[40];
-    snprintf(text, sizeof text, "%.9g", value);
-    if (!strpbrk(text, ".eE")) strncat(text, ".0", sizeof text - strlen(text) - 1);
+    char text[RF_DOUBLE_TEXT];
+    rf_double_write(rf_double_of_float(value), text);
     rf_write_text(out, text);
 }
 
@@ -175,7 +171,7 @@ void reply_write_token_bytes(struct rf_writer *out, const riffle_model *model, i
 void reply_write_logprob(struct rf_writer *out, float logprob)
 {
     /* JSON has no infinity. */
-    reply_write_real(out, logprob < -9999.0f ? -9999.0 : (double)logprob);
+    reply_write_real(out, logprob < -9999.0f ? -9999.0f : logprob);
 }
 
 static size_t count_characters(const struct token_text *text)

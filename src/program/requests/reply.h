@@ -95,14 +95,14 @@ struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error);
 char *reply_take(struct rf_bytes *bytes, const struct rf_writer *out);
 /* Takes the value. */
 void reply_write_json(struct rf_writer *out, json_t *value);
-void reply_write_real(struct rf_writer *out, double value);
+void reply_write_real(struct rf_writer *out, float value);
 void reply_write_logprob(struct rf_writer *out, float logprob);
 void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token);
 void reply_write_token_bytes(struct rf_writer *out, const riffle_model *model, int32_t token);
 
 char *reply_whole(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
                   const struct reply_usage *usage);
-/* An event with a piece of an answer. */
+/* An event with a piece of an answer; "usage" is null where the last event tells it. */
 char *reply_piece(const struct reply *reply, const struct reply_part *part);
 /* The event with the usage. */
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage);

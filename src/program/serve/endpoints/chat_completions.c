@@ -2,6 +2,7 @@
  * Streamed pieces have "delta" where whole replies have "message". */
 #include <string.h>
 
+#include "base/json.h"
 #include "messages/messages.h"
 #include "requests/accepted.h"
 #include "requests/members.h"
@@ -28,7 +29,7 @@ static int tell_template(const json_t *body, const struct answerer *of, json_t *
 {
     json_t *more = (json_t *)member_get(body, "chat_template_kwargs"),
            *effort = (json_t *)member_get(body, "reasoning_effort");
-    if (more && !json_is_object(more))
+    if (more && !rf_json_is_map(more))
         return refuse_value(refusal, "chat_template_kwargs", "an object");
     if (effort && !json_is_string(effort))
         return refuse_value(refusal, "reasoning_effort", "a text");

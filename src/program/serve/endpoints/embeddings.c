@@ -62,7 +62,7 @@ static void write_vector(struct rf_writer *out, const struct reply_part *part, i
     rf_write_text(out, "[");
     for (int32_t i = 0; i < part->width; i++) {
         if (i) rf_write_text(out, ",");
-        reply_write_real(out, (double)part->vector[i]);
+        reply_write_real(out, part->vector[i]);
     }
     rf_write_text(out, "]");
 }
