@@ -8,12 +8,14 @@ import threading
 import time
 import unittest
 
-from harness import TIMEOUT, main, with_template
+from harness import RIFFLE, TIMEOUT, main, with_template
 from test_serve import CHAT, COMPLETE, EMBED, HI, SCHEMA, STORY, TOOLS, OneServer, Server
 
 JSON = b"Content-Type: application/json\r\n"
 BODY = json.dumps({"prompt": "a", "max_tokens": 2, "temperature": 0}).encode()
 CLOSE = b"Connection: close\r\n"
+with open(RIFFLE, "rb") as program:
+    INSTRUMENTED = b"san_init" in program.read()  # of AddressSanitizer or ThreadSanitizer
 DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -177,6 +179,7 @@ class Members(OneServer):
             for name, value in members.items():
                 status, reply = self.server.ask("POST", path, dict(body, **{name: value}))
                 self.assertEqual((status, reply["error"]["message"].split()[0].rstrip(":")), (400, name))
+                self.assertEqual(reply["error"]["param"], name)
                 self.assertEqual(self.server.ask("POST", path, dict(body, **{name: None}))[0], 200, name)
 
     def test_stream_options(self):
@@ -191,11 +194,24 @@ class Members(OneServer):
             for event in self.server.events(path, dict(body, stream_options={"include_usage": None})):
                 self.assertNotIn("usage", event)
 
+    def test_values(self):
+        for path, body in ((COMPLETE, STORY), (CHAT, HI)):
+            for name, value in (("temperature", 101), ("n", 17), ("stop", [1]), ("stream", 3), ("seed", "x"), ("top_p", 2)):
+                status, reply = self.server.ask("POST", path, dict(body, **{name: value}))
+                self.assertEqual((status, reply["error"]["param"]), (400, name))
+        self.assertEqual(self.server.text(dict(STORY, top_p=0, temperature=1)), self.server.text(STORY))
+        for schema, status in (({"const": "42"}, 200), ({"type": "hiccup"}, 400), ([1], 400)):
+            got, reply = self.server.ask("POST", COMPLETE, dict(STORY, response_format={"type": "json_object", "schema": schema}))
+            self.assertEqual(got, status)
+            if status == 200:
+                self.assertEqual(reply["choices"][0]["text"], '"42"')
+
     def test_messages(self):
         for message, says in (({"role": "usr", "content": "a"}, 'message 2 has the role "usr"'),
                               ({"role": "User", "content": "a"}, 'message 2 has the role "User"'),
                               ({"role": "assistant", "content": "", "function_call": {"name": "f", "arguments": "{}"}}, "messages[1].function_call"),
                               ({"role": "assistant", "content": "a", "audio": {"id": "x"}}, "messages[1].audio"),
+                              ({"role": "assistant", "content": "a", "refusal": "no"}, "messages[1].refusal"),
                               ({"role": "assistant", "content": None, "tool_calls": [{"id": "a", "type": "function", "function": {
                                   "name": "f", "arguments": "{}"}}]}, "calls of tools")):
             status, reply = self.server.ask("POST", CHAT, dict(HI, messages=HI["messages"] + [message]))
@@ -236,11 +252,12 @@ class Budgets(OneServer):
             self.assertEqual(self.server.ask("POST", COMPLETE, body)[0], status)
         messages = [{"role": "user", "content": "a"}] * 120000
         self.assertEqual(self.server.ask("POST", CHAT, {"messages": messages})[0], 400)
-        self.assertLess(self.memory() - before, (3 * 4 + 256) << 20)
+        if not INSTRUMENTED:
+            self.assertLess(self.memory() - before, (3 * 4 + 256) << 20)
 
     def test_reply(self):
         """The log-probabilities of one reply are limited."""
-        body = {"prompt": ["Once upon a time there was a little girl. " * 130] * 100, "max_tokens": 0, "echo": True, "logprobs": 20}
+        body = {"prompt": ["Once upon a time there was a little girl. " * 130] * 200, "max_tokens": 0, "echo": True, "logprobs": 20}
         status, reply = self.server.ask("POST", COMPLETE, body)
         self.assertEqual((status, reply["error"]["code"]), (400, "reply_too_long"))
 

@@ -15,7 +15,7 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-static int same_n(const char *a, const char *b, size_t n)
+static int same_bytes(const char *a, const char *b, size_t n)
 {
     size_t i = 0;
     while (i < n && lower(a[i]) == lower(b[i])) i++;
@@ -24,7 +24,7 @@ static int same_n(const char *a, const char *b, size_t n)
 
 int http_same(const char *a, const char *b)
 {
-    return strlen(a) == strlen(b) && same_n(a, b, strlen(a));
+    return strlen(a) == strlen(b) && same_bytes(a, b, strlen(a));
 }
 
 int http_list_has(const char *list, const char *word)
@@ -34,12 +34,12 @@ int http_list_has(const char *list, const char *word)
         n = strcspn(list, ",");
         size_t end = n;
         while (end && strchr(" \t", list[end - 1])) end--;
-        if (end == strlen(word) && same_n(list, word, end)) return 1;
+        if (end == strlen(word) && same_bytes(list, word, end)) return 1;
     }
     return 0;
 }
 
-static int fail(struct http_fault *fault, int status, const char *sentence)
+static int head_fail(struct http_fault *fault, int status, const char *sentence)
 {
     *fault = (struct http_fault){status, sentence};
     return -1;
@@ -110,12 +110,14 @@ static int decode_path(char *path)
 static int read_target(struct http_head *head, char *target, struct http_fault *fault)
 {
     static char root[] = "/";
-    size_t scheme = same_n(target, "http://", 7) ? 7 : same_n(target, "https://", 8) ? 8 : 0;
+    size_t scheme = same_bytes(target, "http://", 7)    ? 7
+                    : same_bytes(target, "https://", 8) ? 8
+                                                        : 0;
     head->path = target;
     if (scheme) {
         char *authority = target + scheme;
         size_t n = strcspn(authority, "/?#");
-        if (!n) return fail(fault, 400, "the target has no host");
+        if (!n) return head_fail(fault, 400, "the target has no host");
         head->path = root;
         if (authority[n] == '/') {
             /* The authority moves one byte down, which makes room for its end. */
@@ -128,30 +130,31 @@ static int read_target(struct http_head *head, char *target, struct http_fault *
             head->host = authority;
         }
     } else if (*target != '/' && strcmp(target, "*") != 0) {
-        return fail(fault, 400, "the target is no path");
+        return head_fail(fault, 400, "the target is no path");
     }
     if (head->path != root && decode_path(head->path))
-        return fail(fault, 400, "the target has a broken % escape");
+        return head_fail(fault, 400, "the target has a broken % escape");
     return 0;
 }
 
 static int read_request_line(struct http_head *head, char *line, struct http_fault *fault)
 {
     char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
-    if (!version || strchr(version + 1, ' ')) return fail(fault, 400, "the request line is broken");
+    if (!version || strchr(version + 1, ' '))
+        return head_fail(fault, 400, "the request line is broken");
     *target++ = 0;
     *version++ = 0;
     head->method = line;
-    if (!*line || !*target) return fail(fault, 400, "the request line is broken");
+    if (!*line || !*target) return head_fail(fault, 400, "the request line is broken");
     for (const char *c = line; *c; c++)
-        if (!is_token_char(*c)) return fail(fault, 400, "the method is no word");
+        if (!is_token_char(*c)) return head_fail(fault, 400, "the method is no word");
     for (const char *c = target; *c; c++)
         if ((unsigned char)*c <= 0x20 || *c == 0x7f)
-            return fail(fault, 400, "the target has a control character");
+            return head_fail(fault, 400, "the target has a control character");
     if (strncmp(version, "HTTP/", 5) != 0 || version[5] < '0' || version[5] > '9' ||
         version[6] != '.' || version[7] < '0' || version[7] > '9' || version[8])
-        return fail(fault, 400, "the version of HTTP is broken");
-    if (version[5] != '1') return fail(fault, 505, "the version of HTTP is not 1.0 or 1.1");
+        return head_fail(fault, 400, "the version of HTTP is broken");
+    if (version[5] != '1') return head_fail(fault, 505, "the version of HTTP is not 1.0 or 1.1");
     head->minor = version[7] - '0';
     return read_target(head, target, fault);
 }
@@ -159,11 +162,12 @@ static int read_request_line(struct http_head *head, char *line, struct http_fau
 static int read_field(struct http_head *head, char *line, struct http_fault *fault)
 {
     char *colon = strchr(line, ':'), *value, *end;
-    if (*line == ' ' || *line == '\t') return fail(fault, 400, "a header line is folded");
-    if (!colon || colon == line) return fail(fault, 400, "a header line has no name");
+    if (*line == ' ' || *line == '\t') return head_fail(fault, 400, "a header line is folded");
+    if (!colon || colon == line) return head_fail(fault, 400, "a header line has no name");
     for (const char *c = line; c < colon; c++)
-        if (!is_token_char(*c)) return fail(fault, 400, "a header's name is no word");
-    if (head->n_fields == HTTP_MOST_FIELDS) return fail(fault, 431, "there are too many headers");
+        if (!is_token_char(*c)) return head_fail(fault, 400, "a header's name is no word");
+    if (head->n_fields == HTTP_MOST_FIELDS)
+        return head_fail(fault, 431, "there are too many headers");
     *colon = 0;
     value = colon + 1;
     value += strspn(value, " \t");
@@ -172,7 +176,7 @@ static int read_field(struct http_head *head, char *line, struct http_fault *fau
     *end = 0;
     for (const char *c = value; *c; c++)
         if (((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7f)
-            return fail(fault, 400, "a header has a control character");
+            return head_fail(fault, 400, "a header has a control character");
     head->fields[head->n_fields++] = (struct http_field){line, value};
     return 0;
 }
@@ -183,10 +187,10 @@ static int read_host(struct http_head *head, struct http_fault *fault)
 {
     size_t n = count_fields(head, "Host");
     const char *host = http_head_field(head, "Host");
-    if (n > 1) return fail(fault, 400, "there is more than one Host header");
-    if (!n && head->minor) return fail(fault, 400, "the Host header is missing");
+    if (n > 1) return head_fail(fault, 400, "there is more than one Host header");
+    if (!n && head->minor) return head_fail(fault, 400, "the Host header is missing");
     if (host && strpbrk(host, " \t,/\\@?#\"<>"))
-        return fail(fault, 400, "the Host header names no host");
+        return head_fail(fault, 400, "the Host header names no host");
     if (!head->host) head->host = host;
     return 0;
 }
@@ -195,9 +199,9 @@ static int read_length(struct http_head *head, const char *text, struct http_fau
 {
     uint64_t length = 0;
     if (!*text || text[strspn(text, "0123456789")])
-        return fail(fault, 400, "Content-Length is no number");
+        return head_fail(fault, 400, "Content-Length is no number");
     for (; *text; text++) {
-        if (length > (UINT64_MAX - 9) / 10) return fail(fault, 413, "the body is too long");
+        if (length > (UINT64_MAX - 9) / 10) return head_fail(fault, 413, "the body is too long");
         length = length * 10 + (uint64_t)(*text - '0');
     }
     head->length = length;
@@ -212,11 +216,13 @@ static int read_framing(struct http_head *head, struct http_fault *fault)
     for (size_t i = 0; length && i < head->n_fields; i++)
         if (http_same(head->fields[i].name, "Content-Length") &&
             strcmp(head->fields[i].value, length) != 0)
-            return fail(fault, 400, "there are two values of Content-Length");
-    if (n_codings && length) return fail(fault, 400, "Content-Length is beside Transfer-Encoding");
-    if (n_codings && !head->minor) return fail(fault, 400, "Transfer-Encoding is not for HTTP/1.0");
+            return head_fail(fault, 400, "there are two values of Content-Length");
+    if (n_codings && length)
+        return head_fail(fault, 400, "Content-Length is beside Transfer-Encoding");
+    if (n_codings && !head->minor)
+        return head_fail(fault, 400, "Transfer-Encoding is not for HTTP/1.0");
     if (n_codings > 1 || (coding && !http_same(coding, "chunked")))
-        return fail(fault, 501, "the only known Transfer-Encoding is chunked");
+        return head_fail(fault, 501, "the only known Transfer-Encoding is chunked");
     head->is_chunked = n_codings > 0;
     return length ? read_length(head, length, fault) : 0;
 }
@@ -235,7 +241,7 @@ static int read_connection(struct http_head *head, struct http_fault *fault)
             head->keeps_open = 0;
     if (!expect || !head->minor) return 0;
     if (count_fields(head, "Expect") > 1 || !http_same(expect, "100-continue"))
-        return fail(fault, 417, "the only known expectation is 100-continue");
+        return head_fail(fault, 417, "the only known expectation is 100-continue");
     head->expects_continue = 1;
     return 0;
 }
@@ -245,10 +251,10 @@ int http_head_parse(struct http_head *head, char *data, size_t bytes, struct htt
     char *at = data, *line;
     const char *end = data + bytes;
     *head = (struct http_head){.method = "GET", .path = NULL};
-    if (!(line = next_line(&at, end))) return fail(fault, 400, "the request line is broken");
+    if (!(line = next_line(&at, end))) return head_fail(fault, 400, "the request line is broken");
     if (read_request_line(head, line, fault)) return -1;
     while (at < end) {
-        if (!(line = next_line(&at, end))) return fail(fault, 400, "a header line is broken");
+        if (!(line = next_line(&at, end))) return head_fail(fault, 400, "a header line is broken");
         if (!*line) break;
         if (read_field(head, line, fault)) return -1;
     }
@@ -271,7 +277,7 @@ enum { MOST_LINE = 1024, MOST_TRAILERS = 8192 };
 
 static int chunk_fail(struct http_fault *fault)
 {
-    return fail(fault, 400, "a chunk of the body is broken");
+    return head_fail(fault, 400, "a chunk of the body is broken");
 }
 
 /* Takes a byte of a line with a size. */
@@ -298,7 +304,8 @@ static int chunk_take_size(struct http_chunks *chunks, char c, struct http_fault
 /* Trailers are read and dropped; an empty line ends them. */
 static int chunk_take_trailer(struct http_chunks *chunks, char c, struct http_fault *fault)
 {
-    if (++chunks->n_lines > MOST_TRAILERS) return fail(fault, 431, "the trailers are too long");
+    if (++chunks->n_lines > MOST_TRAILERS)
+        return head_fail(fault, 431, "the trailers are too long");
     if (c == '\n' && !chunks->n_line) chunks->state = CHUNK_OVER;
     if (c == '\n')
         chunks->n_line = 0;

@@ -57,12 +57,12 @@ static json_t *template_calls(const json_t *given)
 static json_t *template_message(const json_t *given, size_t index, struct refusal *refusal)
 {
     const char *role = rf_json_c_string(json_object_get(given, "role"));
-    static const char *const lost[] = {"function_call", "audio"};
+    static const char *const lost[] = {"function_call", "audio", "refusal"};
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
         const json_t *value = json_object_get(given, lost[i]);
         if (!value || json_is_null(value)) continue;
         refuse(refusal, 400, "unsupported_parameter", "messages[%zu].%s is not supported%s", index,
-               lost[i], i == 0 ? "; tool_calls does the same" : ": messages are texts");
+               lost[i], i == 0 ? "; tool_calls does the same" : ": a content is its text");
         return NULL;
     }
     json_t *content = template_content(given), *calls = json_object_get(given, "tool_calls");

@@ -8,6 +8,7 @@
 struct refusal {
     int status;       /* status of HTTP */
     const char *code; /* a word for programs, or NULL */
+    char param[64];   /* the member that is wrong, or "" */
     char text[512];
 };
 
@@ -20,6 +21,8 @@ int refuse(struct refusal *refusal, int status, const char *code, const char *fo
 int refuse_memory(struct refusal *refusal);
 /* Refuses with riffle_last_error(), after a call of the library that failed with the code. */
 int refuse_last(struct refusal *refusal, int64_t code);
+/* Names the member, after a refusal. Returns -1. */
+int refuse_param(struct refusal *refusal, const char *name);
 /* `name` is not what is `wanted`. */
 int refuse_value(struct refusal *refusal, const char *name, const char *wanted);
 

@@ -126,8 +126,9 @@ int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal
         const struct member_rule *rule = find_rule(name);
         if (is_off(value) || (rule && (rule->acts & (int)endpoint))) continue;
         if (rule && is_usual(value, rule->usual)) continue;
-        return refuse(refusal, 400, "unsupported_parameter", "%.100s is not supported%s", name,
-                      rule ? rule->why : ": there is no such member");
+        refuse(refusal, 400, "unsupported_parameter", "%.100s is not supported%s", name,
+               rule ? rule->why : ": there is no such member");
+        return refuse_param(refusal, name);
     }
     return 0;
 }

@@ -130,6 +130,11 @@ int question_take_format(const json_t *body, struct question *question, struct r
     const json_t *format = member_get(body, "response_format");
     const char *type = rf_json_c_string(json_object_get(format, "type"));
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
+    json_t *limit = json_object_get(format, "schema"); /* llama.cpp's, of any object */
+    if (type && strcmp(type, "json_object") == 0 && json_is_object(limit))
+        return question_limit(limit, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
+    if (type && strcmp(type, "json_object") == 0 && limit && !json_is_null(limit))
+        return refuse_value(refusal, "response_format.schema", "an object");
     if (type && strcmp(type, "json_object") == 0) {
         json_t *object = json_pack("{s:s}", "type", "object");
         int code = question_limit(object, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);

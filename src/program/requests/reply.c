@@ -9,6 +9,7 @@
 
 #include "base/decimal.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "platform/memory.h"
 
 char *reply_write(json_t *value, int is_event)
@@ -123,11 +124,36 @@ static struct token_text token_text(const riffle_model *model, int32_t token)
     return text_of(n, text);
 }
 
+static int is_utf8(const char *text, size_t bytes)
+{
+    size_t n;
+    for (size_t at = 0; at < bytes; at += n)
+        if (!(n = rf_utf8_length(text + at, bytes - at))) return 0;
+    return 1;
+}
+
+/* As jansson writes it, without its objects: a reply may have a million of these. */
 void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token)
 {
+    static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     struct token_text text = token_text(model, token);
-    json_t *value = json_stringn(text.text, text.bytes);
-    reply_write_json(out, value ? value : json_string("\xef\xbf\xbd"));
+    char escape[8];
+    if (!is_utf8(text.text, text.bytes)) {
+        rf_write_text(out, "\"\xef\xbf\xbd\"");
+        return;
+    }
+    rf_write_text(out, "\"");
+    for (size_t i = 0, from = 0; i <= text.bytes; i++) {
+        unsigned char c = i < text.bytes ? (unsigned char)text.text[i] : 0;
+        if (i < text.bytes && c >= 0x20 && c != '"' && c != '\\') continue;
+        if (i > from) rf_write(out, text.text + from, i - from);
+        from = i + 1;
+        if (i == text.bytes) break;
+        const char *found = c ? strchr(escapes, c) : NULL;
+        snprintf(escape, sizeof escape, found ? "\\%c" : "\\u%04X", found ? found[1] : c);
+        rf_write_text(out, escape);
+    }
+    rf_write_text(out, "\"");
 }
 
 void reply_write_token_bytes(struct rf_writer *out, const riffle_model *model, int32_t token)
@@ -289,8 +315,9 @@ static json_t *refusal_object(const struct refusal *refusal)
                            : "invalid_request_error";
     json_t *text = json_string(refusal->text);
     if (!text) text = json_string("the request has bytes that are not UTF-8");
-    return json_pack("{s:{s:o, s:s, s:n, s:s?}}", "error", "message", text, "type", type, "param",
-                     "code", refusal->code);
+    json_t *param = refusal->param[0] ? json_string(refusal->param) : NULL;
+    return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message", text, "type", type, "param",
+                     param ? param : json_null(), "code", refusal->code);
 }
 
 char *reply_refusal(const struct refusal *refusal)

@@ -59,6 +59,14 @@ static void choice_begin_thoughts(struct choice *choice)
     choice->divides = 1;
 }
 
+static int refuse_reply(struct refusal *refusal)
+{
+    return refuse(refusal, 400, "reply_too_long",
+                  "the log-probabilities have more than %d MiB; ask for fewer prompts or "
+                  "top_logprobs",
+                  REPLY_BYTES >> 20);
+}
+
 /* Keeps to the limit of all log-probabilities of the reply. */
 static void choice_check_tokens(struct choice *choice, size_t before, int code)
 {
@@ -68,9 +76,7 @@ static void choice_check_tokens(struct choice *choice, size_t before, int code)
     if (code)
         refuse_memory(&exchange->refusal);
     else if (exchange->token_bytes > REPLY_BYTES && !exchange->question.streams)
-        refuse(&exchange->refusal, 400, "reply_too_long",
-               "the log-probabilities have more than %d MiB; ask for fewer prompts or top_logprobs",
-               REPLY_BYTES >> 20);
+        refuse_reply(&exchange->refusal);
 }
 
 /* Another token of the prompt; NULL: the first one. */
@@ -119,10 +125,23 @@ static int choice_begin_text(struct choice *choice)
     return question->echoes ? choice_echo(choice, &choice->exchange->refusal) : 0;
 }
 
+/* Refuses log-probabilities that are too long by the fewest bytes that they can have. */
+static int exchange_check_size(const struct question *question, struct refusal *refusal)
+{
+    enum { TOKEN_BYTES = 24, TOP_BYTES = 12 };
+    size_t tokens = 0;
+    if (!question->wants_logprobs || !question->echoes || question->streams) return 0;
+    for (int32_t i = 0; i < question->n_prompts; i++) tokens += question->prompts[i].n;
+    size_t bytes =
+        tokens * (size_t)question->n * (TOKEN_BYTES + TOP_BYTES * (size_t)question->top_logprobs);
+    return bytes > REPLY_BYTES ? refuse_reply(refusal) : 0;
+}
+
 int exchange_begin(struct exchange *exchange)
 {
     const struct question *question = &exchange->question;
     int32_t n = question->n_prompts * question->n;
+    if (exchange_check_size(question, &exchange->refusal)) return -1;
     exchange->choices = calloc((size_t)n, sizeof *exchange->choices);
     if (!exchange->choices) return refuse_memory(&exchange->refusal);
     exchange->n_choices = n;

@@ -33,10 +33,11 @@ static int tell_template(const json_t *body, const struct answerer *of, json_t *
         return refuse_value(refusal, "chat_template_kwargs", "an object");
     if (effort && !json_is_string(effort))
         return refuse_value(refusal, "reasoning_effort", "a text");
-    if (effort && !of->has_effort)
-        return refuse(refusal, 400, "unsupported_parameter",
-                      "reasoning_effort is not supported: the model's chat template does not read "
-                      "it");
+    if (effort && !of->has_effort) {
+        refuse(refusal, 400, "unsupported_parameter",
+               "reasoning_effort is not supported: the model's chat template does not read it");
+        return refuse_param(refusal, "reasoning_effort");
+    }
     if (effort) json_object_set(conversation, "reasoning_effort", effort);
     json_object_update_missing(conversation, more);
     return 0;
