@@ -131,12 +131,18 @@ def tokens_of(name):
 
 
 def render(env, source, conversation, generation, bos, eos):
-    """The rendering, or an exception."""
-    values = dict({"tools": None, "documents": None}, **json.loads(json.dumps(conversation)))
-    try:
-        return env.from_string(source).render(add_generation_prompt=generation, bos_token=bos, eos_token=eos, **values)
-    except Exception as e:  # templates make Python raise anything
-        return e
+    """The rendering, or an exception. Where a template fails with tools or documents that are None, as transformers passes
+    them, Riffle leaves these variables out."""
+    result = None
+    for missing in ({"tools": None, "documents": None}, {}):
+        values = dict(missing, **json.loads(json.dumps(conversation)))
+        values = {k: v for k, v in values.items() if missing or v is not None}
+        try:
+            template = env.from_string(source) if isinstance(source, str) else source
+            return template.render(add_generation_prompt=generation, bos_token=bos, eos_token=eos, **values)
+        except Exception as e:  # templates make Python raise anything
+            result = result or e
+    return result
 
 
 def drops(env, source, conversation, bos, eos):

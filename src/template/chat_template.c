@@ -122,6 +122,7 @@ struct rendering {
     struct rf_jinja_run *run;
     struct rf_jinja_value messages;
     struct rf_error *error;
+    int drops_system; /* the template has left a system message out */
     size_t n_messages;
     size_t n_system;
     size_t system[MAX_SYSTEM]; /* the indices of those that have a text */
@@ -209,85 +210,120 @@ static int add_segments(struct rf_jinja_value text, const struct rf_allocator *a
 }
 
 /* Templates may pass over a system message. Then the caller's rules would be lost unseen. */
-static int check_system(const struct rendering *r, struct rf_jinja_value text)
+static int check_system(struct rendering *r, struct rf_jinja_value text)
 {
     unsigned char seen[256] = {0};
     if (text.bytes && !text.origins) seen[text.origin] = 1;
     for (size_t i = 0; text.origins && i < text.bytes; i++) seen[text.origins[i]] = 1;
     for (size_t i = 0; i < r->n_system; i++)
-        if (!seen[FROM_SYSTEM + i])
+        if (!seen[FROM_SYSTEM + i]) {
+            r->drops_system = 1;
             return rf_fail(r->error, RF_ERR_ARGUMENT,
                            "message %zu is a system message, which the model's chat template "
                            "leaves out there",
                            r->system[i] + 1);
+        }
     return 0;
 }
 
-static int begin_rendering(struct rendering *r, const struct rf_chat_template *chat,
-                           int add_generation_prompt, const struct rf_allocator *allocator,
-                           struct rf_rendered *rendered, struct rf_error *error)
+/* What is rendered: messages, or a document of JSON. */
+struct conversation {
+    const struct rf_chat_message *messages;
+    size_t n_messages;
+    const struct rf_json *json;
+    int add_generation_prompt;
+    const struct rf_jinja_stop *stop;
+};
+
+static void set_variables(struct rendering *r, const struct rf_chat_template *chat,
+                          const struct conversation *c, int names_missing)
 {
-    *rendered = (struct rf_rendered){0};
-    *r = (struct rendering){.error = error};
-    int64_t now = chat->has_time ? chat->unix_seconds : rf_clock_unix();
-    int code = rf_jinja_begin(&r->run, chat->compiled, now, allocator, error);
-    if (code) return code;
+    static const char *const optional[] = {"tools", "documents"};
     rf_jinja_set(r->run, "bos_token", rf_jinja_string(rf_str_of(chat->bos), FROM_TEMPLATE));
     rf_jinja_set(r->run, "eos_token", rf_jinja_string(rf_str_of(chat->eos), FROM_TEMPLATE));
-    rf_jinja_set(r->run, "tools", rf_jinja_none());
-    rf_jinja_set(r->run, "documents", rf_jinja_none());
-    rf_jinja_set(r->run, "add_generation_prompt", rf_jinja_bool(add_generation_prompt));
-    r->messages = rf_jinja_list(r->run);
-    return 0;
+    for (size_t i = 0; names_missing && i < sizeof optional / sizeof *optional; i++)
+        rf_jinja_set(r->run, optional[i], rf_jinja_none());
+    rf_jinja_set(r->run, "add_generation_prompt", rf_jinja_bool(c->add_generation_prompt));
 }
 
-/* Renders, unless `code` is a failure already. */
-static int finish_rendering(struct rendering *r, int code, const struct rf_allocator *allocator,
-                            struct rf_rendered *rendered)
+/* Adds the messages and, of a document, the other members as variables. */
+static int add_conversation(struct rendering *r, const struct conversation *c, int names_missing)
 {
-    struct rf_jinja_value text;
+    int code = 0;
+    struct rf_str key;
+    const struct rf_json *member, *messages = rf_json_get(c->json, "messages");
+    for (size_t i = 0; i < c->n_messages && !code; i++) code = add_message(r, &c->messages[i]);
+    for (size_t i = 0; i < rf_json_count(messages) && !code; i++)
+        code = add_json_message(r, rf_json_at(messages, i));
+    for (void *i = NULL; rf_json_next(c->json, &i, &key, &member);)
+        if (!rf_str_is(key, "messages") && (names_missing || !rf_json_is_null(member)))
+            rf_jinja_set(r->run, key.data, rf_jinja_from_json(r->run, member, FROM_CONTENT));
     if (!code && r->n_messages == 0)
         code = rf_fail(r->error, RF_ERR_ARGUMENT, "a conversation needs at least one message");
-    if (!code) {
-        rf_jinja_set(r->run, "messages", r->messages);
-        code = rf_jinja_render(r->run, &text);
-    }
+    rf_jinja_set(r->run, "messages", r->messages);
+    return code;
+}
+
+static int render_once(struct rendering *r, const struct rf_chat_template *chat,
+                       const struct conversation *c, int names_missing,
+                       const struct rf_allocator *allocator, struct rf_rendered *rendered,
+                       struct rf_error *error)
+{
+    struct rf_jinja_value text;
+    *r = (struct rendering){.error = error};
+    int64_t now = chat->has_time ? chat->unix_seconds : rf_clock_unix();
+    *rendered = (struct rf_rendered){0};
+    int code = rf_jinja_begin(&r->run, chat->compiled, now, allocator, error);
+    if (code) return code;
+    if (c->stop) rf_jinja_set_stop(r->run, *c->stop);
+    set_variables(r, chat, c, names_missing);
+    r->messages = rf_jinja_list(r->run);
+    code = add_conversation(r, c, names_missing);
+    if (!code) code = rf_jinja_render(r->run, &text);
     if (!code) code = check_system(r, text);
     if (!code && text.bytes)
-        code = rf_bytes_append(allocator, &rendered->text, text.u.data, text.bytes, r->error);
-    if (!code) code = add_segments(text, allocator, rendered, r->error);
+        code = rf_bytes_append(allocator, &rendered->text, text.u.data, text.bytes, error);
+    if (!code) code = add_segments(text, allocator, rendered, error);
     if (code) rf_rendered_free(allocator, rendered);
     rf_jinja_end(r->run);
     return code;
 }
 
+/* Some templates loop over tools without asking whether there are any. */
+static int render_conversation(const struct rf_chat_template *chat, const struct conversation *c,
+                               const struct rf_allocator *allocator, struct rf_rendered *rendered,
+                               struct rf_error *error)
+{
+    struct rendering r;
+    struct rf_error why;
+    int code = render_once(&r, chat, c, 1, allocator, rendered, error);
+    int given = rf_json_get(c->json, "tools") && rf_json_get(c->json, "documents");
+    if (code != RF_ERR_ARGUMENT || given || r.drops_system) return code;
+    int code_without = render_once(&r, chat, c, 0, allocator, rendered, &why);
+    if (r.drops_system) *error = why;
+    return code_without ? code : 0;
+}
+
 int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,
-                   size_t n_messages, int add_generation_prompt,
+                   size_t n_messages, int add_generation_prompt, const struct rf_jinja_stop *stop,
                    const struct rf_allocator *allocator, struct rf_rendered *rendered,
                    struct rf_error *error)
 {
-    struct rendering r;
-    int code = begin_rendering(&r, chat, add_generation_prompt, allocator, rendered, error);
-    if (code) return code;
-    for (size_t i = 0; i < n_messages && !code; i++) code = add_message(&r, &messages[i]);
-    return finish_rendering(&r, code, allocator, rendered);
+    struct conversation c = {.messages = messages,
+                             .n_messages = n_messages,
+                             .add_generation_prompt = add_generation_prompt,
+                             .stop = stop};
+    return render_conversation(chat, &c, allocator, rendered, error);
 }
 
 int rf_chat_render_json(const struct rf_chat_template *chat, const struct rf_json *conversation,
-                        int add_generation_prompt, const struct rf_allocator *allocator,
-                        struct rf_rendered *rendered, struct rf_error *error)
+                        int add_generation_prompt, const struct rf_jinja_stop *stop,
+                        const struct rf_allocator *allocator, struct rf_rendered *rendered,
+                        struct rf_error *error)
 {
-    struct rendering r;
-    struct rf_str key;
-    const struct rf_json *member, *messages = rf_json_get(conversation, "messages");
-    int code = begin_rendering(&r, chat, add_generation_prompt, allocator, rendered, error);
-    if (code) return code;
-    for (size_t i = 0; i < rf_json_count(messages) && !code; i++)
-        code = add_json_message(&r, rf_json_at(messages, i));
-    for (void *i = NULL; rf_json_next(conversation, &i, &key, &member);)
-        if (!rf_str_is(key, "messages"))
-            rf_jinja_set(r.run, key.data, rf_jinja_from_json(r.run, member, FROM_CONTENT));
-    return finish_rendering(&r, code, allocator, rendered);
+    struct conversation c = {
+        .json = conversation, .add_generation_prompt = add_generation_prompt, .stop = stop};
+    return render_conversation(chat, &c, allocator, rendered, error);
 }
 
 void rf_rendered_free(const struct rf_allocator *allocator, struct rf_rendered *rendered)

@@ -126,11 +126,12 @@ static void check_conversation(const struct rf_chat_template *chat, const char *
     struct rf_rendered rendered;
     struct rf_error error = {0};
     wanted[fixture_unescape(wanted)] = 0;
-    int code = rf_chat_render_json(chat, c->json[index], generation, memory, &rendered, &error);
+    int code =
+        rf_chat_render_json(chat, c->json[index], generation, NULL, memory, &rendered, &error);
     check_rendering(name, index, generation, wanted, code, &rendered, &error);
     rf_rendered_free(memory, &rendered);
     if (!c->n_messages[index]) return;
-    code = rf_chat_render(chat, c->messages[index], c->n_messages[index], generation, memory,
+    code = rf_chat_render(chat, c->messages[index], c->n_messages[index], generation, NULL, memory,
                           &rendered, &error);
     check_rendering(name, index, generation, wanted, code, &rendered, &error);
     rf_rendered_free(memory, &rendered);
@@ -219,10 +220,10 @@ static void check_builtins(const struct conversations *c)
             struct rf_rendered a, b;
             struct rf_error why = {0};
             if (!c->n_messages[i] || strcmp(c->messages[i][0].role, "developer") == 0) continue;
-            int code_a =
-                rf_chat_render(by_name, c->messages[i], c->n_messages[i], 1, memory, &a, &why);
-            int code_b =
-                rf_chat_render(by_source, c->messages[i], c->n_messages[i], 1, memory, &b, &error);
+            int code_a = rf_chat_render(by_name, c->messages[i], c->n_messages[i], 1, NULL, memory,
+                                        &a, &why);
+            int code_b = rf_chat_render(by_source, c->messages[i], c->n_messages[i], 1, NULL,
+                                        memory, &b, &error);
             CHECK_MSG(code_a == code_b, "%s, conversation %zu: %d, wanted %d: %s", builtin->name, i,
                       code_a, code_b, why.text);
             CHECK_MSG(a.text.count == b.text.count &&
@@ -253,7 +254,8 @@ static void check_refused(void)
         {"{{ x | nothing }}", "the filter nothing is not known"},
         {"{{ x is nothing }}", "the test nothing is not known"},
         {"{% include 'x' %}", "the statement include is not known"},
-        {"{{ 99999999999999999999 }}", "out of range"},
+        {"{{ 0x99999999999999999999 }}", "out of range"},
+        {"{% macro m() %}{{ x | nothing }}{% endmacro %}", "the filter nothing is not known"},
         {"{{ 'a\\x4' }}", "broken escape"},
         {"{% raw %}{{ x }}", "{% raw %} does not end"},
         {"{%", "a tag does not end"},
@@ -305,7 +307,7 @@ static void check_bounds(void)
         CHECK_INT(rf_chat_template_new(&chat, sources[i], strlen(sources[i]), NULL, "", "", memory,
                                        &error),
                   0);
-        CHECK_INT(rf_chat_render(chat, &message, 1, 1, memory, &rendered, &error),
+        CHECK_INT(rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error),
                   RF_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(error.text, "the chat template, line 1: "), "%s", error.text);
         rf_chat_template_free(chat);
@@ -401,7 +403,7 @@ static void check_language(void)
         CHECK_MSG(chat != NULL, "%s: %s", cases[i][0], error.text);
         if (!chat) continue;
         rf_chat_template_set_time(chat, NOON);
-        int code = rf_chat_render(chat, &message, 1, 1, memory, &rendered, &error);
+        int code = rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error);
         CHECK_MSG(code == 0 && rendered.text.count == strlen(cases[i][1]) &&
                       memcmp(rendered.text.data, cases[i][1], rendered.text.count) == 0,
                   "%s: %.*s, wanted %s (%s)", cases[i][0], (int)rendered.text.count,
@@ -425,7 +427,7 @@ static void check_origins(void)
     struct rf_rendered rendered;
     struct rf_error error = {0};
     CHECK_INT(rf_chat_template_new(&chat, source, strlen(source), NULL, "", "", memory, &error), 0);
-    CHECK_INT(rf_chat_render(chat, &message, 1, 0, memory, &rendered, &error), 0);
+    CHECK_INT(rf_chat_render(chat, &message, 1, 0, NULL, memory, &rendered, &error), 0);
     CHECK_INT(rendered.n_segments, 7);
     for (size_t i = 0; i < rendered.n_segments && i < 7; i++) {
         CHECK_INT(rendered.segments[i].special, special[i]);
@@ -451,11 +453,15 @@ static void check_arguments(void)
     CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatml", "", "", memory, &error), 0);
     struct rf_chat_message messages[] = {
         {"user", "x"}, {"<|im_end|>", "y"}, {"user", NULL}, {NULL, "z"}};
-    CHECK_INT(rf_chat_render(chat, messages, 0, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
-    CHECK_INT(rf_chat_render(chat, messages, 2, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages, 0, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages, 2, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
     CHECK(strstr(error.text, "\"<|im_end|>\"") != NULL);
-    CHECK_INT(rf_chat_render(chat, messages + 2, 1, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
-    CHECK_INT(rf_chat_render(chat, messages + 3, 1, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages + 2, 1, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages + 3, 1, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
     rf_chat_template_free(chat);
 }
 
