@@ -1,6 +1,6 @@
 """Renders the conversations below with every template of test/data/text/templates, as transformers does.
 
-Writes conversations.txt: a line of JSON for each conversation; templates/index.txt: the names; and beside every NAME.jinja
+Writes language.txt: the sources of text_language.py and what jinja2 makes of them; conversations.txt: a line of JSON for each conversation; templates/index.txt: the names; and beside every NAME.jinja
 a NAME.chat: "bos" and "eos", then for each conversation, without and with a generation prompt, one of
 
   = BYTES HASH   of the rendering (FNV-1a)
@@ -183,8 +183,22 @@ def line_of(env, source, conversation, generation, bos, eos):
     return "= %d %016x" % (len(data), fnv(data))
 
 
+def language(env):
+    """Two lines for each source of text_language.py: it, and "= RENDERING" or "?" where jinja2 refuses."""
+    from text_cases import escape_text
+    from text_language import EXPRESSIONS
+    for source in EXPRESSIONS:
+        try:
+            result = render(env, source, {"messages": [{"role": "user", "content": "hi"}]}, True, "<s>", "</s>")
+        except Exception as e:
+            result = e
+        yield escape_text(source)
+        yield "?" if isinstance(result, Exception) else "= " + escape_text(result)
+
+
 def make(directory):
     from text_cases import escape_text, write
+    write(directory, "language.txt", list(language(environment())))
     write(directory, "conversations.txt", [json.dumps(c, ensure_ascii=False) for c in CONVERSATIONS])
     env = environment()
     folder = os.path.join(directory, "templates")

@@ -413,6 +413,37 @@ static void check_language(void)
     }
 }
 
+/* The sources of scripts/text_language.py, a line each, and in the next line "= " and what jinja2
+ * makes of them, or "?" where it refuses. */
+static void check_expressions(void)
+{
+    const struct rf_chat_message message = {"user", "hi"};
+    char *data = fixture_read("text/language.txt", NULL), *at = data, *source, *wanted;
+    size_t n = 0;
+    CHECK(data != NULL);
+    for (; data && (source = fixture_line(&at)) && (wanted = fixture_line(&at)); n++) {
+        struct rf_chat_template *chat = NULL;
+        struct rf_rendered rendered = {0};
+        struct rf_error error = {0};
+        size_t bytes = fixture_unescape(source), n_wanted = fixture_unescape(wanted);
+        int code = rf_chat_template_new(&chat, source, bytes, NULL, "<s>", "</s>", memory, &error);
+        if (!code) code = rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error);
+        if (wanted[0] == '?')
+            CHECK_MSG(code != 0, "%s is rendered as %.*s", source, (int)rendered.text.count,
+                      rendered.text.data);
+        else
+            CHECK_MSG(code == 0 && rendered.text.count == n_wanted - 2 &&
+                          (n_wanted == 2 ||
+                           memcmp(rendered.text.data, wanted + 2, n_wanted - 2) == 0),
+                      "%s: %.*s, wanted %s (%s)", source, (int)rendered.text.count,
+                      rendered.text.data, wanted + 2, error.text);
+        rf_rendered_free(memory, &rendered);
+        rf_chat_template_free(chat);
+    }
+    CHECK(n > 90);
+    free(data);
+}
+
 /* Contents stay contents through whatever a template does with them; roles are the template's. */
 static void check_origins(void)
 {
@@ -475,6 +506,7 @@ int main(void)
     check_refused();
     check_bounds();
     check_language();
+    check_expressions();
     check_origins();
     check_arguments();
     close_conversations(&conversations);
