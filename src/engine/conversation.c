@@ -197,15 +197,17 @@ int64_t rf_conversation_prefill(struct rf_session *session, const struct rf_conv
 {
     const struct rf_engine *engine = session->engine;
     struct rf_rendered rendered = {0};
-    struct rf_tokens tokens = {0};
-    int32_t keep = 0;
+    int32_t keep = 0, n_ctx = rf_sequence_n_ctx(session->sequence);
+    struct rf_tokens tokens = {.limit = (size_t)n_ctx};
     size_t first = 0;
     const struct rf_jinja_stop stop = {is_cancelled, session};
     atomic_store(&session->cancel, 0);
     int code = rf_conversation_render(engine, given, 1, &stop, &rendered, error);
     if (!code) code = plan_prefill(session, &rendered, &tokens, &keep, &first, error);
     size_t n = tokens.count - first;
-    int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
+    if (code == RF_ERR_CONTEXT)
+        code = rf_fail(error, code, "the conversation has more than %d tokens, n_ctx is %d", n_ctx,
+                       n_ctx);
     if (!code && (size_t)keep + n > (size_t)n_ctx)
         code = rf_fail(error, RF_ERR_CONTEXT, "the conversation has %zu tokens, n_ctx is %d",
                        (size_t)keep + n, n_ctx);

@@ -151,7 +151,7 @@ static value sequence_item(struct rf_jinja_run *run, value object, int64_t index
         if (index < 0) index += rf_jinja_length(run, object);
         size_t at = 0;
         size_t last = index < 0 || (uint64_t)index > text.bytes ? text.bytes : (size_t)index;
-        rf_jinja_charge(run, last);
+        rf_jinja_charge(run, last * 2 * RF_JINJA_KEY);
         for (; index > 0 && at < text.bytes; index--) at += rf_jinja_char(text, at);
         if (index == 0 && at < text.bytes)
             return rf_jinja_cut(object, at, at + rf_jinja_char(text, at));

@@ -398,7 +398,7 @@ static value slice_string(struct rf_jinja_run *run, value object, int64_t from, 
 {
     struct rf_str text = rf_jinja_bytes(object);
     size_t begin = 0, end;
-    rf_jinja_charge(run, text.bytes);
+    rf_jinja_charge(run, text.bytes * RF_JINJA_KEY);
     for (int64_t i = 0; i < from && begin < text.bytes; i++) begin += rf_jinja_char(text, begin);
     end = begin;
     for (int64_t i = from; i < to && end < text.bytes; i++) end += rf_jinja_char(text, end);

@@ -45,6 +45,7 @@ static int number_text(struct rf_jinja_run *run, value self, char *text, size_t 
 {
     struct rf_str shown = rf_jinja_bytes(rf_jinja_strip(run, self, rf_jinja_none(), 1, 1));
     size_t n = 0;
+    rf_jinja_steps(run, 8);
     if (self.type != RF_JINJA_STRING || shown.bytes == 0) return 0;
     for (size_t i = 0; i < shown.bytes && n + 1 < cap; i++) {
         char c = shown.data[i];
@@ -157,6 +158,7 @@ FUNCTION(filter_round)
     rf_jinja_as_integer(ARGUMENT(0, "precision", rf_jinja_integer(0)), &precision);
     if (!rf_jinja_as_number(self, &real) || precision < -300 || precision > 300)
         return rf_jinja_mistyped(run, "round", self);
+    rf_jinja_steps(run, precision ? 64 : 1);
     double scale = pow(10, (double)precision);
     if (rf_str_is(method, "ceil")) return rf_jinja_real(ceil(real * scale) / scale);
     if (rf_str_is(method, "floor")) return rf_jinja_real(floor(real * scale) / scale);

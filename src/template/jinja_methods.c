@@ -86,7 +86,7 @@ static int is_alnum(uint32_t c)
 static value all_are(struct rf_jinja_run *run, value self, int (*is)(uint32_t))
 {
     struct rf_str text = rf_jinja_bytes(self);
-    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_KEY);
+    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_ITEM);
          at += length) {
         length = rf_jinja_char(text, at);
         if (!rf_utf8_length(text.data + at, length) || !is(rf_utf8_decode(text.data + at, length)))
@@ -214,7 +214,7 @@ static value chosen_part(struct rf_jinja_run *run, value self, const struct argu
     for (int i = 0; i < 2; i++)
         if (bounds[i] < 0) bounds[i] = bounds[i] < -n ? 0 : bounds[i] + n;
     *inside = bounds[0] <= n && bounds[0] <= bounds[1];
-    rf_jinja_charge(run, text.bytes);
+    rf_jinja_charge(run, text.bytes * RF_JINJA_KEY);
     for (int64_t i = 0; i < bounds[0] && *from < text.bytes; i++)
         *from += rf_jinja_char(text, *from);
     size_t to = *from;
@@ -380,7 +380,7 @@ static value split_words(struct rf_jinja_run *run, value self, int64_t most)
         }
         if (most-- == 0) end = text.bytes;
         rf_jinja_add(run, list, rf_jinja_cut(rest, 0, end));
-        rf_jinja_charge(run, end);
+        rf_jinja_charge(run, end * RF_JINJA_KEY);
         rest = rf_jinja_strip(run, rf_jinja_cut(rest, end, text.bytes), rf_jinja_none(), 1, 0);
     }
     return list;
@@ -434,7 +434,7 @@ static value split_words_back(struct rf_jinja_run *run, value self, int64_t most
             begin--;
         rf_jinja_add(run, parts, rf_jinja_cut(rest, most ? begin : 0, rest.bytes));
         if (most == 0) break;
-        rf_jinja_charge(run, 8 * (text.bytes - begin));
+        rf_jinja_charge(run, 4 * RF_JINJA_ITEM * (text.bytes - begin));
         rest = rf_jinja_strip(run, rf_jinja_cut(rest, 0, begin), rf_jinja_none(), 0, 1);
     }
     return reversed(run, parts);

@@ -40,7 +40,7 @@ value rf_jinja_strip(struct rf_jinja_run *run, value string, value characters, i
 {
     struct rf_str text = rf_jinja_bytes(string);
     size_t from = 0, to = text.bytes;
-    size_t cost = RF_JINJA_KEY + (characters.type == RF_JINJA_STRING ? characters.bytes : 0);
+    size_t cost = RF_JINJA_ITEM + 2 * (characters.type == RF_JINJA_STRING ? characters.bytes : 0);
     while (left && from < to && !(run && rf_jinja_charge(run, cost))) {
         size_t length = rf_jinja_char((struct rf_str){text.data, to}, from);
         if (!is_stripped(text, from, length, characters)) break;
@@ -306,7 +306,7 @@ static int begins_word(uint32_t before, enum letter_case to)
 }
 
 /* Whether the capital sigma at `at` ends a word: Python looks past characters that case ignores. */
-static int is_final_sigma(struct rf_str text, size_t at, size_t length)
+static int is_final_sigma(struct rf_jinja_run *run, struct rf_str text, size_t at, size_t length)
 {
     enum { REACH = 64 }; /* bytes that are looked at on each side */
     size_t behind = at + length, before = at;
@@ -317,14 +317,14 @@ static int is_final_sigma(struct rf_str text, size_t at, size_t length)
         c = rf_utf8_length(text.data + before, text.bytes - before)
                 ? rf_utf8_decode(text.data + before, rf_jinja_char(text, before))
                 : 0;
-        if (!is_case_ignorable(c)) break;
+        if (rf_jinja_charge(run, RF_JINJA_ITEM) || !is_case_ignorable(c)) break;
     }
     if (before == at || !is_cased(c)) return 0;
     for (; behind < text.bytes && behind - at < REACH; behind += length) {
         length = rf_jinja_char(text, behind);
         c = rf_utf8_length(text.data + behind, length) ? rf_utf8_decode(text.data + behind, length)
                                                        : 0;
-        if (!is_case_ignorable(c)) return !is_cased(c);
+        if (rf_jinja_charge(run, RF_JINJA_ITEM) || !is_case_ignorable(c)) return !is_cased(c);
     }
     return 1;
 }
@@ -360,7 +360,8 @@ value rf_jinja_recase(struct rf_jinja_run *run, value string, enum letter_case t
             enum rf_case wanted = case_of(c, to, at == 0 || begins_word(before, to), at == 0);
             before = c;
             uint8_t origin = shown.origins ? shown.origins[0] : shown.origin;
-            int ends = wanted == RF_CASE_LOWER && c == 0x3a3 && is_final_sigma(text, at, length);
+            int ends =
+                wanted == RF_CASE_LOWER && c == 0x3a3 && is_final_sigma(run, text, at, length);
             size_t n = ends ? rf_utf8_encode(0x3c2, changed) : rf_case_map(c, wanted, changed);
             shown = rf_jinja_string((struct rf_str){changed, n}, origin);
         }

@@ -533,7 +533,7 @@ int64_t rf_jinja_length(struct rf_jinja_run *run, value v)
     case RF_JINJA_TUPLE: return (int64_t)v.u.list->n;
     case RF_JINJA_DICT: return (int64_t)v.u.dict->n;
     case RF_JINJA_STRING:
-        rf_jinja_charge(run, v.bytes);
+        rf_jinja_charge(run, v.bytes * RF_JINJA_KEY / 2);
         for (size_t at = 0; at < v.bytes; at += rf_jinja_char(rf_jinja_bytes(v), at)) n++;
         return n;
     default: rf_jinja_mistyped(run, "count", v); return -1;

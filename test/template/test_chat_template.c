@@ -282,6 +282,7 @@ static void check_refused(void)
 
 /* Templates that go on for ever, grow or nest without end are stopped; their sentence has a line.
  */
+#define REPEAT(expression) "{% for i in range(99999) %}{% set y = " expression " %}{% endfor %}"
 static void check_bounds(void)
 {
     static const char *const sources[] = {
@@ -298,6 +299,24 @@ static void check_bounds(void)
         "%}{{ ns.x | tojson }}",
         "{{ 9223372036854775807 + 1 }}",
         "{{ 2 ** 64 }}",
+        "{{ 123456789012345678901234567890 + 1 }}",
+        "{% set s = ' ' * 1000000 %}" REPEAT("s.split()"),
+        "{% set s = 'a' * 1000000 %}" REPEAT("s.rsplit(none, 1)"),
+        "{% set s = 'a' * 1000000 %}" REPEAT("'ab' in s"),
+        "{% set s = 'a' * 1000000 %}" REPEAT("s.removeprefix(s)"),
+        "{% set s = 'a' * 1000000 %}{% set t = (s ~ 'b',) * 9999 %}" REPEAT("s.startswith(t)"),
+        "{% set s = 'a' * 1000000 %}{{ s.strip('b' * 1000000 ~ 'a') }}",
+        "{% set s = ' ' * 1000000 %}" REPEAT("s | int"),
+        "{% set s = 'Σ' * 1000000 %}" REPEAT("s | lower"),
+        "{% set s = 'é' * 1000000 %}" REPEAT("s[999999]"),
+        "{% set l = range(99999) | list %}" REPEAT("l == l + [1] or l < l"),
+        "{% set l = range(99999) | list %}" REPEAT("l.count(-1)"),
+        "{% set l = range(99999) | list %}" REPEAT("l | sort"),
+        "{% set l = range(99999) | list %}" REPEAT("l | tojson | length"),
+        "{% set l = range(99999) | list %}" REPEAT("l[1:] | length"),
+        "{{ ('{0:>999999}' * 9999).format(1) }}",
+        "{{ '' * 999999999999 }}",
+        "{{ [1] | slice(9999999999) | list }}",
     };
     const struct rf_chat_message message = {"user", "hi"};
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
@@ -310,6 +329,36 @@ static void check_bounds(void)
         CHECK_INT(rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error),
                   RF_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(error.text, "the chat template, line 1: "), "%s", error.text);
+        rf_chat_template_free(chat);
+    }
+}
+
+static int stop_at_third(void *user)
+{
+    int *asked = user;
+    return ++*asked == 3;
+}
+
+/* A rendering asks from time to time whether to stop, also inside of one long operation. */
+static void check_stop(void)
+{
+    static const char *const sources[] = {
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "{{ 'x' * 40000000 }}",
+    };
+    const struct rf_chat_message message = {"user", "hi"};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct rf_chat_template *chat;
+        struct rf_rendered rendered;
+        struct rf_error error = {0};
+        int asked = 0;
+        const struct rf_jinja_stop stop = {stop_at_third, &asked};
+        CHECK_INT(rf_chat_template_new(&chat, sources[i], strlen(sources[i]), NULL, "", "", memory,
+                                       &error),
+                  0);
+        CHECK_INT(rf_chat_render(chat, &message, 1, 1, &stop, memory, &rendered, &error),
+                  RF_ERR_CANCELLED);
+        CHECK_INT(asked, 3);
         rf_chat_template_free(chat);
     }
 }
@@ -432,11 +481,11 @@ static void check_expressions(void)
             CHECK_MSG(code != 0, "%s is rendered as %.*s", source, (int)rendered.text.count,
                       rendered.text.data);
         else
-            CHECK_MSG(code == 0 && rendered.text.count == n_wanted - 2 &&
-                          (n_wanted == 2 ||
-                           memcmp(rendered.text.data, wanted + 2, n_wanted - 2) == 0),
-                      "%s: %.*s, wanted %s (%s)", source, (int)rendered.text.count,
-                      rendered.text.data, wanted + 2, error.text);
+            CHECK_MSG(
+                code == 0 && rendered.text.count == n_wanted - 2 &&
+                    (n_wanted == 2 || memcmp(rendered.text.data, wanted + 2, n_wanted - 2) == 0),
+                "%s: %.*s, wanted %s (%s)", source, (int)rendered.text.count, rendered.text.data,
+                wanted + 2, error.text);
         rf_rendered_free(memory, &rendered);
         rf_chat_template_free(chat);
     }
@@ -505,6 +554,7 @@ int main(void)
     check_builtins(&conversations);
     check_refused();
     check_bounds();
+    check_stop();
     check_language();
     check_expressions();
     check_origins();
