@@ -1,6 +1,7 @@
 """Cuts every character of Unicode, alone and between others, into words, by Hugging Face's tokenizers and by Riffle.
 
     scripts/compare_words.py [--program build/cut_words] [--all] [NAME...]
+    scripts/compare_words.py --write    writes test/data/text/words.txt
 
 needs the packages tokenizers and unicodedata2 and the program, which the build makes. Without --all, characters that have
 both neighbours of their category are compared alone, and only the others between others. Exits with 1 if a word differs.
@@ -50,7 +51,7 @@ def compare(child, name, around, chars):
 
     def search(chars):
         """Characters whose words differ, by halves. U+E000, which no pattern names, keeps them apart."""
-        text = "\ue000".join(around.replace("%s", c) for c in chars)
+        text = "\ue000" + "".join(around.replace("%s", c) + "\ue000" for c in chars)
         if wanted(text) == riffle(child, name, text):
             return
         if len(chars) == 1:
@@ -64,6 +65,28 @@ def compare(child, name, around, chars):
     return bad
 
 
+def write_fixture():
+    """A line for each text: pre-tokenizer or "NFC", the text, and its words or its form, all escaped."""
+    from text_cases import escape_text, write
+    from tokenizers import normalizers
+    # Letters, numbers, marks, punctuation and symbols of Unicode 15 and 16, and what is assigned since, or nowhere.
+    young = "\u0c5d \U00010d4a \U00010d70 \U00010d40 \U0001e4f0 \U00010efd \u1b4e \U0001fadc \ua7cb \U0001e5d0 \u31d4 \u2ffc"
+    late = "\u0558 \U0003fffd \ua7cf \U0001f8d0 \u20c1 \u0378 \U00011de0"
+    old = "\u017f \u212a \u00bd \u2167 \u3007 \u0345 \u180e \u200b \u0085 \u2028 \u01c5 \u02b0 \u00aa \u2018 \uff01 \u0800 \ud7fb \u9fa6 \u30ff"
+    lines = []
+    for name in SPECIAL:
+        made = pre_tokenizer(name)
+        alphabet = {v: k for k, v in zip(range(256), byte_alphabet())}
+        for around in ("%s", "a%sA", "1%s1", " %s ", "'%s!", "中%s%s\n"):
+            text = "".join(around.replace("%s", c) for c in (young + " " + late + " " + old).split(" "))
+            words = [bytes(alphabet[x] for x in w) for w, _ in made.pre_tokenize_str(text)]
+            lines.append("%s %s %s" % (name, escape_text(text), " ".join(str(len(w)) for w in words)))
+    for text in ("a\U00011935\U00011930b", "e\u0301\u0323", "a\u0345\u1df6", "a\u0315\U0001e4ec\u0334\u0323", "\U0001611e\U0001611e",
+                 "\u1100\u1161\u11a8", "\u212b\u0301\u1abf\u0301", "\U000105d2\u0307", "\u0307\u0323" * 3):
+        lines.append("NFC %s %s" % (escape_text(text), escape_text(normalizers.NFC().normalize_str(text))))
+    write(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test", "data", "text"), "words.txt", lines)
+
+
 def byte_alphabet():
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
@@ -75,7 +98,10 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--program", default="build/cut_words")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.write:
+        return write_fixture()
     failed, whole, edges = False, list(characters(True)), list(characters(False))
     for name in options.names or SPECIAL:
         child = subprocess.Popen([options.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -2,6 +2,7 @@
 
     scripts/make_unicode_kinds.py          needs unicodedata2 16.0.0
     scripts/make_unicode_kinds.py --check  compares the classes with the package tokenizers as well
+    scripts/make_unicode_kinds.py --forms  prints the ranges of src/text/nfc.c, by both packages
 
 Their patterns run in Oniguruma, whose tables are those of Unicode 16.0.
 """
@@ -76,5 +77,30 @@ def check(kinds):
         print(name, len(bad), "differ", ["%x" % ord(c) for c in bad[:8]])
 
 
+def forms():
+    """Characters with a form in Unicode that tokenizers does not know."""
+    from tokenizers import normalizers
+    normal = normalizers.NFC().normalize_str
+
+    def differ(texts):
+        return any(normal(t) != unicodedata2.normalize("NFC", t) for t in texts)
+    found = set()
+    for c in map(chr, range(0x110000)):
+        if unicodedata2.combining(c) and differ(["a\u0345" + c, "a" + c + "\u0334", "a\u0315" + c]):
+            found.add(ord(c))
+        parts = unicodedata2.decomposition(c)
+        text = "" if parts.startswith("<") else "".join(chr(int(x, 16)) for x in parts.split())
+        if differ([text]):
+            found.update(map(ord, text + c))
+    found.discard(0x307)  # an old mark of a young composition
+    runs = []
+    for c in sorted(found):
+        if runs and runs[-1][1] == c - 1:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c])
+    print(" ".join("{0x%x, 0x%x}," % (a, b) for a, b in runs))
+
+
 if __name__ == "__main__":
-    main()
+    forms() if "--forms" in sys.argv else main()

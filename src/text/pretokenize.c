@@ -108,20 +108,57 @@ static int in_list(struct rf_str list, uint32_t c)
     return 0;
 }
 
-static unsigned flags_llm(uint32_t c)
+/* HF's step "Digits" knows numbers of Unicode 17, and its step "Punctuation" the punctuation of
+ * Unicode 8, with two characters that are something else since. */
+static const struct range young_numbers[] = {{0x11de0, 0x11de9}, {0x16ff4, 0x16ff6}},
+                          young_punctuation[] = {
+                              {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},
+                              {0xc77, 0xc77},     {0xc84, 0xc84},     {0x1b4e, 0x1b4f},
+                              {0x1b7d, 0x1b7f},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},
+                              {0x10d6e, 0x10d6e}, {0x10ead, 0x10ead}, {0x10f55, 0x10f59},
+                              {0x10f86, 0x10f89}, {0x113d4, 0x113d5}, {0x113d7, 0x113d8},
+                              {0x1144b, 0x1144f}, {0x1145a, 0x1145b}, {0x1145d, 0x1145d},
+                              {0x11660, 0x1166c}, {0x116b9, 0x116b9}, {0x1183b, 0x1183b},
+                              {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46},
+                              {0x11a9a, 0x11a9c}, {0x11a9e, 0x11aa2}, {0x11b00, 0x11b09},
+                              {0x11be1, 0x11be1}, {0x11c41, 0x11c45}, {0x11c70, 0x11c71},
+                              {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff},
+                              {0x12ff1, 0x12ff2}, {0x16d6d, 0x16d6f}, {0x16e97, 0x16e9a},
+                              {0x16fe2, 0x16fe2}, {0x1e5ff, 0x1e5ff}, {0x1e95e, 0x1e95f}};
+
+static unsigned kind_bits(uint32_t c)
 {
-    return (IN(deepseek_marks, c) ? FLAG_MARKS : 0u) | (IN(deepseek_asian, c) ? FLAG_ASIAN : 0u) |
+    return (unsigned)rf_unicode_kind(c) << 3;
+}
+
+static unsigned digits_bits(uint32_t c)
+{
+    return IN(young_numbers, c) ? (unsigned)RF_KIND_NUMBER << 3 : kind_bits(c);
+}
+
+static unsigned falcon_bits(uint32_t c)
+{
+    if (c == 0x166d || c == 0x111c9) return (unsigned)RF_KIND_PUNCTUATION << 3;
+    unsigned bits = kind_bits(c);
+    int young = bits == (unsigned)RF_KIND_PUNCTUATION << 3 && IN(young_punctuation, c);
+    return young ? (unsigned)RF_KIND_OTHER << 3 : bits;
+}
+
+static unsigned llm_bits(uint32_t c)
+{
+    return digits_bits(c) | (IN(deepseek_marks, c) ? FLAG_MARKS : 0u) |
+           (IN(deepseek_asian, c) ? FLAG_ASIAN : 0u) |
            (in_list(rf_str_of(RF_DEEPSEEK_LETTERS), c) ? FLAG_LETTERS : 0u);
 }
 
-static unsigned flags_coder(uint32_t c)
+static unsigned coder_bits(uint32_t c)
 {
-    return IN(deepseek_asian, c) ? FLAG_ASIAN : 0;
+    return digits_bits(c) | (IN(deepseek_asian, c) ? FLAG_ASIAN : 0u);
 }
 
-static unsigned flags_v3(uint32_t c)
+static unsigned v3_bits(uint32_t c)
 {
-    return IN(deepseek3_asian, c) ? FLAG_ASIAN : 0;
+    return kind_bits(c) | (IN(deepseek3_asian, c) ? FLAG_ASIAN : 0u);
 }
 
 static const struct rf_pretokenizer_info gpt2 = {.name = "gpt-2", .steps = {{WORDS_GPT2, 0}}};
@@ -129,7 +166,8 @@ static const struct rf_pretokenizer_info llama3 = {
     .name = "llama-bpe", .steps = {{WORDS_LLAMA3(NUMBERS), 0}}, .adds_bos = 1, .ignores_merges = 1};
 static const struct rf_pretokenizer_info qwen2 = {
     .name = "qwen2", .steps = {{WORDS_LLAMA3("[" NUMBER "]"), 0}}, .nfc = 1};
-static const struct rf_pretokenizer_info smollm = {.name = "smollm", .steps = {{WORDS_SMOLLM, 0}}};
+static const struct rf_pretokenizer_info smollm = {
+    .name = "smollm", .bits = digits_bits, .steps = {{WORDS_SMOLLM, 0}}};
 /* cl100k: llama 3's words without its habits */
 static const struct rf_pretokenizer_info dbrx = {.name = "dbrx",
                                                  .steps = {{WORDS_LLAMA3(NUMBERS), 0}}};
@@ -145,6 +183,7 @@ static const struct rf_pretokenizer_info qwen35 = {
  * letters, such as U+00BC, count as numbers. */
 static const struct rf_pretokenizer_info falcon = {
     .name = "falcon",
+    .bits = falcon_bits,
     .steps = {{"[" PUNCTUATION "$+<=>^`|~]+", 0},
               {WORDS_GPT2, 0},
               {"[0-9\\xb2\\xb3\\xb9\\xbc-\\xbe]+", 1},
@@ -153,7 +192,7 @@ static const struct rf_pretokenizer_info falcon = {
  * first character begins a match. */
 static const struct rf_pretokenizer_info deepseek_llm = {
     .name = "deepseek-llm",
-    .flags = flags_llm,
+    .bits = llm_bits,
     .steps = {{"[\\r\\n]", 0},
               {"[" SPACE "]?[A-Za-z" HAS_LETTERS "]+", 0},
               {"[" SPACE "]?[!-/:-~" HAS_MARKS "]+", 0},
@@ -162,7 +201,7 @@ static const struct rf_pretokenizer_info deepseek_llm = {
               {"[" NUMBER "]", 0}}};
 static const struct rf_pretokenizer_info deepseek_coder = {
     .name = "deepseek-coder",
-    .flags = flags_coder,
+    .bits = coder_bits,
     .steps = {{"[\\r\\n]", 0},
               {"[" SPACE "]?[" LETTER "]+", 0},
               {"[" SPACE "]?[" PUNCTUATION "]+", 0},
@@ -170,7 +209,7 @@ static const struct rf_pretokenizer_info deepseek_coder = {
               {"[" NUMBER "]", 0}}};
 static const struct rf_pretokenizer_info deepseek_v3 = {
     .name = "deepseek-v3",
-    .flags = flags_v3,
+    .bits = v3_bits,
     .steps = {{NUMBERS, 0}, {"[" HAS_ASIAN "]+", 0}, {WORDS_DEEPSEEK3, 0}}};
 
 static const struct {
@@ -230,7 +269,7 @@ struct rf_pretokenizer {
     pcre2_code *codes[RF_WORD_STEPS];
     int n_steps;
     int n_symbol_steps; /* the first of them, which see a byte for each character */
-    unsigned (*flags)(uint32_t c);
+    unsigned (*bits)(uint32_t c);
 };
 
 static void *pcre2_take(PCRE2_SIZE bytes, void *user)
@@ -267,7 +306,7 @@ int rf_pretokenizer_new(struct rf_pretokenizer **out, const struct rf_pretokeniz
     struct rf_pretokenizer *pre = rf_calloc(allocator, 1, sizeof *pre, "word pattern", error);
     if (!pre) return RF_ERR_MEMORY;
     pre->allocator = allocator;
-    pre->flags = info->flags;
+    pre->bits = info->bits ? info->bits : kind_bits;
     pre->context =
         pcre2_general_context_create(pcre2_take, pcre2_give, (void *)(uintptr_t)allocator);
     if (pre->context) pre->limits = pcre2_match_context_create(pre->context);
@@ -329,8 +368,7 @@ static size_t make_symbols(struct rf_words *words, size_t begin, size_t end)
         }
         length = rf_utf8_length(words->text + at, end - at);
         uint32_t c = rf_utf8_decode(words->text + at, length);
-        unsigned flags = words->pre->flags ? words->pre->flags(c) : 0;
-        words->symbols[n++] = (uint8_t)(0x80u | (unsigned)rf_unicode_kind(c) << 3 | flags);
+        words->symbols[n++] = (uint8_t)(0x80u | words->pre->bits(c));
     }
     return n;
 }

@@ -20,8 +20,9 @@ enum { RF_WORD_STEPS = 6 /* most steps of a pre-tokenizer */ };
 
 /* The properties of a named pre-tokenizer. */
 struct rf_pretokenizer_info {
-    const char *name;                       /* "qwen2" */
-    unsigned (*flags)(uint32_t code_point); /* of a character beyond ASCII; NULL: none */
+    const char *name; /* "qwen2" */
+    /* 8 * kind + flags of a character beyond ASCII; NULL: the kind of unicode_kinds.h alone. */
+    unsigned (*bits)(uint32_t code_point);
     /* Each step cuts every piece of the one before as a text of its own. The pieces of the last are
      * the words. The pattern behind the last is NULL. */
     struct rf_word_step steps[RF_WORD_STEPS];
