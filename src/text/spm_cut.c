@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "platform/random.h"
 
-enum { PART = 1 << 13 /* bytes that a part has at least */ };
+enum { PART = 1 << 13, LONGEST_PART = 1 << 18 /* bytes that a part has at least, and at most */ };
 
 /* The character at the beginning, and its bytes. A space is the word marker. */
 static uint32_t character(const char *text, size_t n, size_t *length)
@@ -56,7 +56,7 @@ size_t rf_spm_cut_part(const struct rf_spm_cut *cut, const char *text, size_t n)
     if (!cut->pairs || n <= PART) return n;
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t right = character(text + at, n - at, &length);
-        if (at >= PART && !*pair_slot(cut, left, right)) return at;
+        if (at >= PART && (at >= LONGEST_PART || !*pair_slot(cut, left, right))) return at;
         left = right;
     }
     return n;
