@@ -334,7 +334,8 @@ value rf_jinja_percent(struct rf_jinja_run *run, value format, const struct argu
         percent_conversion(run, &out, &p);
     }
     int rest = p.next < arguments->n && !named &&
-               !(arguments->n == 1 && arguments->positional[0].type == RF_JINJA_DICT);
+               !(arguments->n == 1 && (arguments->positional[0].type == RF_JINJA_DICT ||
+                                       arguments->positional[0].type == RF_JINJA_LIST));
     if (rest) rf_jinja_fail(run, RF_ERR_ARGUMENT, "a format has too many arguments");
     value text = rf_jinja_written(run, &out);
     text.marked = format.marked;

@@ -556,7 +556,9 @@ struct rf_jinja_list *rf_jinja_iterate(struct rf_jinja_run *run, value v)
         list = rf_jinja_list(run);
         for (size_t at = 0, length; at < v.bytes && !run->code; at += length) {
             length = rf_jinja_char(rf_jinja_bytes(v), at);
-            rf_jinja_add(run, list, rf_jinja_cut(v, at, at + length));
+            value one = rf_jinja_cut(v, at, at + length);
+            one.marked = 0; /* markupsafe gives plain characters */
+            rf_jinja_add(run, list, one);
         }
         break;
     default: rf_jinja_mistyped(run, "iterate over", v); return NULL;
