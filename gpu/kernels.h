@@ -229,13 +229,20 @@ __host__ __device__
     return cut;
 }
 
-/* Cosines and sines of the rows' positions, times `magnitude`: by the rows' sets of frequencies,
- * and by the local one of models that have one. */
+/* What struct rf_rope says besides the frequencies. `power` is that of rf_rope_growth for pair 1.
+ */
+struct gpu_turn {
+    double magnitude, ntk_factor, power;
+    int32_t ntk_from;
+};
+
+/* Cosines and sines of the rows' positions: by the rows' sets of frequencies, and by the local one
+ * of models that have one. */
 struct gpu_rotations {
     float *values;             /* [rows][2][half][2] */
     const double *frequencies; /* [sets][half] */
     int32_t half, local;       /* the local set, or 0: none */
-    double magnitude;
+    struct gpu_turn turns[2];  /* of the rows' own sets, and of the local one */
 };
 
 /* Copies the embeddings x [n][width] to `out`, and computes the rotations. */

@@ -311,16 +311,25 @@ static cudaError_t launch_attention(const struct gpu_view *view, const struct gp
     return status;
 }
 
+static struct gpu_turn turn_of(const struct rf_params *params, enum rf_frequencies set)
+{
+    const struct rf_rope *rope = rf_rope_of(params, set);
+    return (struct gpu_turn){.magnitude = (double)rope->magnitude,
+                             .ntk_factor = (double)rope->ntk_factor,
+                             .power = -2.0 / (params->rope_dim - 2),
+                             .ntk_from = rope->ntk_from};
+}
+
 static cudaError_t launch_embed(const struct gpu_view *view, const struct gpu_launch *launch,
                                 const struct gpu_rows *out, int32_t n)
 {
     const struct rf_params *params = view->params;
-    const struct gpu_rotations rotations = {.values = view->rotations,
-                                            .frequencies = view->frequencies,
-                                            .half = params->rope_dim / 2,
-                                            .local =
-                                                params->rope_theta_local > 0 ? RF_ROPE_LOCAL : 0,
-                                            .magnitude = (double)params->rope_magnitude};
+    const struct gpu_rotations rotations = {
+        .values = view->rotations,
+        .frequencies = view->frequencies,
+        .half = params->rope_dim / 2,
+        .local = params->rope_local.theta > 0 ? RF_ROPE_LOCAL : 0,
+        .turns = {turn_of(params, RF_ROPE_GLOBAL), turn_of(params, RF_ROPE_LOCAL)}};
     return gpu_begin(launch, out->f32, (const float *)(const void *)(view->device + view->upload.x),
                      out->width, device_pass(view).rows, n, &rotations);
 }

@@ -44,8 +44,7 @@ static void upload_rows(struct gpu_view *view, const struct rf_rows *rows,
     size_t n_groups = ((const struct gpu_cache *)rows->cache)->n_groups;
     struct gpu_row *made = host_rows(view) + view->n_rows;
     int32_t *maps = host_ints(view, view->upload.maps);
-    int32_t set =
-        rf_rope_is_long(view->params, rows->cache->shape.n_ctx) ? RF_ROPE_LONG : RF_ROPE_GLOBAL;
+    int32_t set = rows->is_long ? RF_ROPE_LONG : RF_ROPE_GLOBAL;
     for (int32_t i = 0; i < rows->n; i++) {
         int32_t parent = rows->parents ? rows->parents[i] : i - 1;
         made[i] =

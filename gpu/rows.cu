@@ -20,11 +20,17 @@ static __global__ void rows_begin(float *out, const float *x, int width, const s
     for (int j = threadIdx.x; j < width; j += THREADS) out[row * width + j] = x[row * width + j];
     for (int j = threadIdx.x; j < n; j += THREADS) {
         int set = j < half ? rows[row].set : rotations.local;
-        double s, c, frequency = rotations.frequencies[set * half + j % half];
-        sincos(rows[row].position * frequency, &s, &c);
+        const struct gpu_turn &turn = rotations.turns[j < half ? 0 : 1];
+        int position = rows[row].position;
+        double s, c, angle = position * rotations.frequencies[set * half + j % half];
+        if (turn.ntk_factor != 0 && position >= turn.ntk_from) {
+            double growth = turn.ntk_factor * (position + 1.0) / turn.ntk_from;
+            angle *= pow(growth - (turn.ntk_factor - 1), turn.power * (j % half));
+        }
+        sincos(angle, &s, &c);
         float *value = rotations.values + (row * 2 * half + j) * 2;
-        value[0] = (float)(rotations.magnitude * c);
-        value[1] = (float)(rotations.magnitude * s);
+        value[0] = (float)(turn.magnitude * c);
+        value[1] = (float)(turn.magnitude * s);
     }
 }
 

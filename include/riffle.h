@@ -95,8 +95,8 @@ RIFFLE_API const char *riffle_last_error(void);
  */
 
 /* Called repeatedly during long work, on the thread that made the call. `stage` is a display text
- * ("loading", "prefill"). `done` and `total` count its units (bytes, tokens). Return non-zero to
- * cancel. */
+ * ("loading", "prefill"). `done` and `total` count its units (bytes, tokens); "prefill" begins with
+ * 0 done, before the first part of a text is read. Return non-zero to cancel. */
 typedef int (*riffle_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
 
 /* Memory for everything that the library keeps. alloc returns 64-byte aligned memory or NULL.
@@ -111,12 +111,7 @@ enum {
     /* Metadata and vocabulary only: no weights, no sessions; fast for files of any size. */
     RIFFLE_OPEN_HEADER = 1,
     /* Read the files into memory instead of mapping them: for files that others may write to. */
-    RIFFLE_OPEN_COPY = 2,
-    /* Install no handler for SIGBUS. Without this flag, opening a model installs one for the
-     * process: when another process makes a mapped file shorter, calls on the model fail with
-     * RIFFLE_ERR_IO from then on. It passes other SIGBUS signals on to the handler that was there
-     * before; a host that installs its own later should do likewise. */
-    RIFFLE_OPEN_UNGUARDED = 4
+    RIFFLE_OPEN_COPY = 2
 };
 
 typedef struct riffle_model_options {
@@ -176,10 +171,17 @@ typedef struct riffle_model_options {
      * the model was trained on) of riffle_session_options. */
     const char *session_kv;
     int32_t session_ctx;
-    uint64_t reserved[1];
+    uint64_t reserved[8];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
+
+/* A mapped file that another process makes shorter ends this one by SIGBUS. This call installs,
+ * once for the process, a handler of SIGBUS for the files that are opened from then on: calls on
+ * such a model fail with RIFFLE_ERR_IO instead. The handler passes other SIGBUS signals on to the
+ * one that was there before; a host that installs its own later should do likewise. Nothing else
+ * installs it. Without effect on Windows, which keeps mapped files as they are. */
+RIFFLE_API int riffle_guard_files(void);
 
 /* Opens a .gguf file, or a folder with safetensors, config.json and a tokenizer. `options` may be
  * NULL. On failure *model is NULL. */
@@ -198,7 +200,7 @@ typedef struct riffle_model_info {
     const char *weights_note;  /* stored types computed in another format: "Q5_0 as Q8_0"; or "" */
     const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
     const char *chat_template; /* name; "jinja": the file's; "": none, so riffle_chat_* fail */
-    uint64_t n_params;
+    uint64_t n_params;         /* a head that repeats the embeddings counts once */
     uint64_t file_bytes;
     uint64_t weight_bytes;   /* read by one decoding pass */
     uint64_t mapped_bytes;   /* part of these that is used in place from the mapped file */
@@ -221,6 +223,7 @@ typedef struct riffle_model_info {
     const char *experts_note; /* a sentence, if not all experts are in memory; else "" */
     int32_t device_layers;    /* layers on `device`; the others are on the processor */
     const char *layers_note;  /* a sentence: why it is not all layers; else "" */
+    const char *file_type;    /* the file's own name of its mix of types: "Q4_K_M"; or "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,
@@ -289,6 +292,7 @@ typedef struct riffle_session_options {
 } riffle_session_options;
 
 RIFFLE_API void riffle_session_options_init(riffle_session_options *options, size_t struct_size);
+/* On failure *session is NULL, which riffle_session_close allows. */
 RIFFLE_API int riffle_session_open(riffle_session **session, riffle_model *model,
                                    const riffle_session_options *options);
 RIFFLE_API void riffle_session_close(riffle_session *session);
@@ -318,7 +322,7 @@ typedef struct riffle_sampling {
     size_t struct_size;
     float temperature;     /* 0: greedy, the default */
     int32_t top_k;         /* 0: off. Default 40 */
-    float top_p;           /* 1: off. Default 0.95 */
+    float top_p;           /* 1: off; 0: the likeliest token. Default 0.95 */
     float min_p;           /* 0: off. Default 0.05 */
     float repeat_penalty;  /* 1: off, the default */
     int32_t repeat_last_n; /* tokens that the penalty covers; -1: the whole context. Default 64 */

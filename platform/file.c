@@ -27,6 +27,8 @@ int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct 
     size_t count = 0, cap = 65536;
     *data = NULL;
     *bytes = 0;
+    if (path && !path[0])
+        return rf_fail(error, RF_ERR_ARGUMENT, "the file to read has an empty name");
     if (path) {
         file = rf_descriptor_open(path);
         if (file < 0) return rf_fail(error, RF_ERR_IO, "cannot open %s: %s", name, strerror(errno));

@@ -19,8 +19,7 @@ int rf_is_directory(const char *path);
 int rf_same_file(const char *a, const char *b);
 
 enum {
-    RF_MAP_COPY = 1,     /* read the file into memory instead of mapping it */
-    RF_MAP_UNGUARDED = 2 /* install no signal handler: the process dies if the file shrinks */
+    RF_MAP_COPY = 1 /* read the file into memory instead of mapping it */
 };
 
 struct rf_mapping {
@@ -30,11 +29,14 @@ struct rf_mapping {
     struct rf_map_guard *guard; /* NULL: none is needed */
 };
 
+/* Another process may make a file shorter while it is mapped; then reading what has gone raises
+ * SIGBUS. This installs, once for the process, a handler that gives such reads zeros instead, and
+ * rf_mapping_is_lost tells; it guards all files that are mapped from then on. Other SIGBUS signals
+ * go to the handler that was there before. Without this call no handler is installed, because
+ * signals are the host's. */
+int rf_guard_mappings(struct rf_error *error);
 /* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path.
- *
- * Another process may make the file shorter while it is mapped; then reading what has gone raises
- * SIGBUS. The first guarded mapping installs a handler that gives such reads zeros instead, and
- * rf_mapping_is_lost tells. Other SIGBUS signals go to the handler that was there before. */
+ */
 int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
                 struct rf_error *error);
 /* 1 if a part that has gone was read. */
@@ -52,13 +54,13 @@ enum {
 };
 
 /* A new file takes the place of `path` when it is finished, with the mode and the owner of the old
- * one. Until then it lies beside it under another name. A symbolic link is followed. What is not a
- * regular file is refused. rf_new_file_open also removes what a killed process has left for the
- * same path. It keeps nothing where it fails; where it succeeds, either rf_new_file_finish or
- * rf_new_file_drop must follow. */
+ * one. Until then it lies beside it under another name, which nobody else can have made. A symbolic
+ * link at `path` is replaced, never followed: in a folder that others can write to, it may lead
+ * anywhere. What is neither a regular file nor such a link is refused, and so is an empty path.
+ * rf_new_file_open also removes what a killed process has left for the same path. It keeps nothing
+ * where it fails; where it succeeds, either rf_new_file_finish or rf_new_file_drop must follow. */
 struct rf_new_file {
     const char *path; /* owned by the caller, valid until the end */
-    char *target;     /* target of the symbolic link, else the path */
     char *temporary;
     int file;
     unsigned flags; /* RF_NEW_* */
@@ -67,6 +69,9 @@ int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
                      struct rf_error *error);
 int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
                       struct rf_error *error);
+/* Writes at a place of its own; any number of threads may write so. Not beside rf_new_file_write. */
+int rf_new_file_write_at(struct rf_new_file *file, uint64_t offset, const void *data, size_t bytes,
+                         struct rf_error *error);
 /* Drops the file where it fails. */
 int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error);
 void rf_new_file_drop(struct rf_new_file *file);

@@ -3,7 +3,7 @@
     scripts/compare_templates.py FOLDER [--program build/render_templates] [--show TEXT]
 
 needs the package jinja2 and the program, which the build makes. Prints each rendering that differs, and each that one of
-both refuses alone. Riffle may refuse what jinja2 renders in one case: the template drops a system message without a word.
+both refuses alone. Riffle may refuse what jinja2 renders in one case: the template drops a part of the conversation without a word.
 Where Python alone fails, as it cannot write a generator as JSON, Riffle may render. Exits with 1 if something differs, or if
 Riffle refuses alone.
 """
@@ -115,7 +115,7 @@ class Riffle:
 
 
 def compare(env, riffle, name, source, all_talks, show):
-    counts = dict.fromkeys(("same", "both refuse", "drops a system message", "ONLY JINJA2 RENDERS", "ONLY RIFFLE RENDERS",
+    counts = dict.fromkeys(("same", "both refuse", "drops a part", "ONLY JINJA2 RENDERS", "ONLY RIFFLE RENDERS",
                             "DIFFERENT"), 0)
     try:
         compiled = env.from_string(source)
@@ -125,12 +125,12 @@ def compare(env, riffle, name, source, all_talks, show):
         for generation in (False, True):
             wanted = compiled
             if not isinstance(compiled, Exception):
-                wanted = text_templates.render(env, compiled, talk, generation, BOS, EOS)
+                wanted = text_templates.render(env, compiled, text_templates.known_roles(source, talk), generation, BOS, EOS)
             code, text = riffle.render(source, talk, generation)
             if isinstance(wanted, Exception):
                 kind = "both refuse" if code else "ONLY RIFFLE RENDERS"
-            elif code and "leaves out there" in text:
-                kind = "drops a system message"
+            elif code and ("leaves out" in text or "does not know" in text):
+                kind = "drops a part"
             else:
                 kind = "ONLY JINJA2 RENDERS" if code else "same" if text == wanted else "DIFFERENT"
             counts[kind] += 1

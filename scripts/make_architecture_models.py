@@ -47,10 +47,34 @@ MODELS = {
                           "attn_logit_softcapping": 3.0, "final_logit_softcapping": 6.0}),
     "gemma3": ("gemma3_text", {"num_hidden_layers": 6, "head_dim": 16, "query_pre_attn_scalar": 16,
                                "sliding_window": WINDOW}),
+    "llama-bias": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "qwen3-bias": ("qwen3", {"head_dim": 16, "attention_bias": True, "use_sliding_window": True,
+                             "sliding_window": WINDOW, "max_window_layers": 0}),
+    "granite-bias": ("granite", {"attention_bias": True, "mlp_bias": True, "residual_multiplier": 0.5}),
+    "olmo2-bias": ("olmo2", {"attention_bias": True}),
+    "smollm3-bias": ("smollm3", {"num_hidden_layers": 4, "attention_bias": True, "mlp_bias": True,
+                                 "use_sliding_window": True, "sliding_window": WINDOW}),
+    "gemma2-bias": ("gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW,
+                               "attention_bias": True}),
+    # Each of two rotations has a scaling of its own.
+    "gemma3-yarn": ("gemma3_text", {
+        "num_hidden_layers": 4, "head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"] * 2, "rope_parameters": {
+            "full_attention": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0,
+                               "original_max_position_embeddings": 128},
+            "sliding_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}}}),
+    # The greedy tokens after the longer text get over the border.
+    "llama-longrope": ("llama", {"rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 610,
+        "short_factor": [1.0, 1.1, 1.3, 1.7], "long_factor": [1.0, 2.0, 4.0, 6.0]}}),
+    # So do those after the shorter text.
+    "llama-dynamic": ("llama", {"max_position_embeddings": 210, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 5.0}}),
     "gemma3-vision": ("gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW}),
 }
 # Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
 VISION = "gemma3-vision"
+NO_GGUF = {VISION, "gemma3-yarn", "llama-dynamic"} # GGUF has no keys for such rotations
 PERMUTED = {"llama", "mistral", "granite", "smollm3"}
 GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3"}
 
@@ -99,6 +123,8 @@ def make_model(name, kind, changes):
             tensor.data = noise / 2
         elif tensor.dim() == 2:
             tensor.data = noise / 2 ** round(math.log2(tensor.shape[1]) / 2)
+        elif name.endswith(".bias"):
+            tensor.data = noise / 4
     model.tie_weights()
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
@@ -134,12 +160,12 @@ def write_tokenizer(folder):
 
 def permute(weight, n_head):
     """llama.cpp's: halves of a head interleaved, for rotation of neighbours."""
-    rows, columns = weight.shape
-    return weight.reshape(n_head, 2, rows // n_head // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    rows = weight.shape[0]
+    return weight.reshape(n_head, 2, rows // n_head // 2, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
 def write_metadata(writer, name, kind, config):
-    writer.add_context_length(N_CTX)
+    writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
@@ -165,6 +191,8 @@ def write_metadata(writer, name, kind, config):
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if rope["rope_type"] == "longrope":
+        if kind != "phi3":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         longer = N_CTX / rope["original_max_position_embeddings"]
         magnitude = math.sqrt(1 + math.log(longer) / math.log(rope["original_max_position_embeddings"]))
@@ -200,7 +228,7 @@ def write_gguf(path, name, kind, model):
         values = tensor.float().numpy()
         if kind.startswith("gemma") and "norm" in hf_name:
             values = values + 1
-        if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight")):
+        if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
             values = permute(values, config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads)
         new = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         if values.ndim == 1:
@@ -234,6 +262,23 @@ def some_text(n):
 
 @torch.no_grad()
 def logits_of(model, ids):
+    """What follows each token: of longrope as if the text ended there, so the first rows are those of a short text; with
+    dynamic scaling as if the text was read token by token."""
+    rope = model.config.get_text_config().rope_parameters
+    if rope.get("rope_type") == "longrope" and len(ids) > rope["original_max_position_embeddings"]:
+        short = rope["original_max_position_embeddings"]
+        return np.concatenate([whole_logits(model, ids[:short]), whole_logits(model, ids)[short:]])
+    if rope.get("rope_type") != "dynamic":
+        return whole_logits(model, ids)
+    at = min(len(ids), model.config.max_position_embeddings - 1)
+    cache = transformers.DynamicCache(config=model.config)
+    rows = [model(torch.tensor([ids[:at]]), past_key_values=cache, use_cache=True).logits[0].numpy()]
+    for i in ids[at:]:
+        rows.append(model(torch.tensor([[i]]), past_key_values=cache, use_cache=True).logits[0].numpy())
+    return np.concatenate(rows)
+
+
+def whole_logits(model, ids):
     return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
 
 
@@ -264,7 +309,7 @@ def write_model(root, name):
     with open(f"{folder}/expected.txt", "w") as file:
         write_case(file, model, 256, text[:SHORT], [*range(0, 64, 4), *range(60, SHORT, 20), SHORT - 1], N_GREEDY)
         logits = write_case(file, model, 1024, text, [*range(239, 260, 3), *range(300, LONG, 25), LONG - 1], N_GREEDY)
-    if name != VISION:
+    if name not in NO_GGUF:
         write_gguf(f"{folder}/model.gguf", name, kind, model)
     model.to(torch.bfloat16).save_pretrained(folder)
     if os.path.exists(f"{folder}/generation_config.json"):

@@ -37,10 +37,16 @@ FAMILIES = {
     "qwen2moe": transformers.Qwen2MoeConfig(**COMMON, intermediate_size=96, moe_intermediate_size=32,
                                             shared_expert_intermediate_size=80, num_experts=6, num_experts_per_tok=3,
                                             norm_topk_prob=False, mlp_only_layers=[0]),
+    "qwen2moe-plain": transformers.Qwen2MoeConfig(**COMMON, intermediate_size=32, moe_intermediate_size=32,
+                                                  shared_expert_intermediate_size=32, num_experts=4,
+                                                  num_experts_per_tok=2, norm_topk_prob=False, qkv_bias=False),
+    "qwen3moe-bias": transformers.Qwen3MoeConfig(**COMMON, head_dim=16, intermediate_size=32, moe_intermediate_size=32,
+                                                 num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
+                                                 attention_bias=True),
 }
 # Saved with one tensor for all experts, as newer files have them.
 FUSED = {"qwen2moe"}
-GGUF_ARCH = {"mixtral": "llama"}
+GGUF_ARCH = {"mixtral": "llama", "qwen2moe-plain": "qwen2moe", "qwen3moe-bias": "qwen3moe"}
 
 
 def byte_tokens():

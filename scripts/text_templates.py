@@ -6,7 +6,7 @@ a NAME.chat: "bos" and "eos", then for each conversation, without and with a gen
   = BYTES HASH   of the rendering (FNV-1a)
   ! MESSAGE      what the template raises
   ?              another exception of Python
-  -              Riffle refuses: the template drops a system message without a word
+  -              Riffle refuses: the template drops a message, calls, tools or documents without a word
 
     scripts/text_templates.py --show NAME INDEX   prints the renderings of one conversation
 """
@@ -145,19 +145,52 @@ def render(env, source, conversation, generation, bos, eos):
     return result
 
 
-def drops(env, source, conversation, bos, eos):
-    """Whether a system message leaves no trace: renderings that differ in its content alone are the same."""
+def other_names(functions, name):
+    for one in functions:
+        one.get("function", one)["name"] = name
+
+
+def other_calls(calls, word):
+    other_names(calls, word)
+    for call in calls:
+        call.update(id=word)
+        call["function"]["arguments"] = {"place": word}
+
+
+def variants(conversation):
+    """For each part that must be shown: a function that puts a word in its place."""
     for i, message in enumerate(conversation["messages"]):
-        if message["role"] not in ("system", "developer") or not message["content"].strip():
-            continue
+        content = message["content"]
+        if content and (not isinstance(content, str) or content.strip()):
+            yield lambda c, word, i=i: c["messages"][i].update(
+                content=word if isinstance(c["messages"][i]["content"], str) else [{"type": "text", "text": word}])
+        if message.get("tool_calls"):
+            yield lambda c, word, i=i: other_calls(c["messages"][i]["tool_calls"], word)
+    if conversation.get("tools"):
+        yield lambda c, word: other_names(c["tools"], word)
+    if conversation.get("documents"):
+        yield lambda c, word: [d.update(title=word, text=word) for d in c["documents"]]
+
+
+def drops(env, source, conversation, bos, eos):
+    """Whether a part leaves no trace: renderings that differ in it alone are the same."""
+    for change in variants(conversation):
         results = []
-        for content in "X1", "X2":
+        for word in "rfprobe1x", "rfprobe2x":
             other = json.loads(json.dumps(conversation))
-            other["messages"][i]["content"] = content
+            change(other, word)
             results.append(render(env, source, other, False, bos, eos))
         if all(isinstance(r, str) for r in results) and results[0] == results[1]:
             return True
     return False
+
+
+def known_roles(source, conversation):
+    """As Riffle gives them to the template: a developer is the system where the source does not name the role."""
+    if "'developer'" in source or '"developer"' in source:
+        return conversation
+    return dict(conversation, messages=[dict(m, role={"developer": "system"}.get(m["role"], m["role"]))
+                                        for m in conversation["messages"]])
 
 
 def fnv(data):
@@ -170,6 +203,7 @@ def fnv(data):
 def line_of(env, source, conversation, generation, bos, eos):
     import jinja2
     from text_cases import escape_text
+    conversation = known_roles(source, conversation)
     result = render(env, source, conversation, generation, bos, eos)
     # Where a content is None, jinja2's lazy filters decide which exception comes first.
     complete = all(m["content"] is not None for m in conversation["messages"])

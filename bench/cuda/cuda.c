@@ -454,9 +454,9 @@ int main(int argc, char **argv)
                                .rms_eps = 1e-6f,
                                .rope_style = RF_ROPE_NEOX,
                                .rope_dim = 128,
-                               .rope_theta = 1e6f,
-                               .rope_scale = 1.0f,
-                               .rope_magnitude = 1.0f,
+                               .rope.theta = 1e6f,
+                               .rope.scale = 1.0f,
+                               .rope.magnitude = 1.0f,
                                .tied_output = 1,
                                .qkv_bias = 1};
     const char *part = argc > 1 ? argv[1] : ""; /* "layers", "models", "experts" or all */

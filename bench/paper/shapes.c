@@ -168,9 +168,9 @@ static struct rf_params params_of(const struct shape *shape)
                               .rope_style =
                                   shape->arch == RF_ARCH_LLAMA ? RF_ROPE_NORM : RF_ROPE_NEOX,
                               .rope_dim = shape->head_dim,
-                              .rope_theta = shape->arch == RF_ARCH_LLAMA ? 1e4f : 1e6f,
-                              .rope_scale = 1.0f,
-                              .rope_magnitude = 1.0f,
+                              .rope.theta = shape->arch == RF_ARCH_LLAMA ? 1e4f : 1e6f,
+                              .rope.scale = 1.0f,
+                              .rope.magnitude = 1.0f,
                               .tied_output = shape->tied_output,
                               .qkv_bias = shape->arch == RF_ARCH_QWEN2};
 }

@@ -3,7 +3,8 @@
     python3 -m pip wheel --no-deps -w FOLDER bindings/python
 
 The package is pure Python, so that one wheel serves every version of Python. RIFFLE_LIBRARY names a
-built library; without it CMake builds one in build/wheel. auditwheel copies the libraries of other
+built library. Without it CMake brings the library of scripts/start's build up to date, or builds
+one in build/wheel; `pip -v` shows the compiler's progress. auditwheel copies the libraries of other
 projects into the wheel, and names it by the oldest glibc that all of them run on. A RIFFLE_LIBRARY
 that ends in .dll (scripts/windows builds it; it needs no other) makes a wheel for Windows.
 """
@@ -40,14 +41,26 @@ Description-Content-Type: text/markdown
 {(HERE / "README.md").read_text()}"""
 
 
+OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "RIFFLE_TESTS": "OFF", "RIFFLE_ASSERTS": "OFF"}
+
+
+def is_for_release(build):
+    """Whether a build folder was configured as a wheel's library is."""
+    cache = build / "CMakeCache.txt"
+    text = cache.read_text() if cache.exists() else ""
+    return all(re.search(rf"^{name}:\w+={value}$", text, re.M) for name, value in OPTIONS.items())
+
+
 def library():
     """The path of a built libriffle.so.0, or riffle.dll."""
     if os.environ.get("RIFFLE_LIBRARY"):
         return Path(os.environ["RIFFLE_LIBRARY"]).resolve()
-    build = ROOT / "build" / "wheel"
-    configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja"]
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DRIFFLE_TESTS=OFF", "-DRIFFLE_ASSERTS=OFF"]
-    subprocess.run([*configure, *options], check=True, stdout=sys.stderr)
+    build = ROOT / "build"
+    if not is_for_release(build):
+        build = build / "wheel"
+        options = [f"-D{name}={value}" for name, value in OPTIONS.items()]
+        configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *options]
+        subprocess.run(configure, check=True, stdout=sys.stderr)
     subprocess.run(["ninja", "-C", build, "riffle_shared"], check=True, stdout=sys.stderr)
     return (build / "libriffle.so.0").resolve()
 
@@ -61,6 +74,7 @@ def pack(folder, built, tag):
     info = f"{NAME}-{version()}.dist-info"
     files = {f"{NAME}/{p.name}": p.read_bytes() for p in sorted((HERE / NAME).glob("*.py"))}
     files[f"{NAME}/py.typed"] = b""
+    files[f"{NAME}/models.tsv"] = (ROOT / "scripts" / "models.tsv").read_bytes()
     name = "riffle.dll" if is_for_windows(built) else "libriffle.so.0"
     files[f"{NAME}/lib/{name}"] = built.read_bytes()
     for notice in ("LICENSE", "THIRD-PARTY.md"):

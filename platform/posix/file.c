@@ -49,6 +49,11 @@ int64_t rf_descriptor_read(int descriptor, void *data, size_t n)
     return read(descriptor, data, n);
 }
 
+int64_t rf_descriptor_read_at(int descriptor, uint64_t offset, void *data, size_t n)
+{
+    return pread(descriptor, data, n, (off_t)offset);
+}
+
 void rf_descriptor_close(int descriptor)
 {
     close(descriptor);

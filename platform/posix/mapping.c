@@ -1,5 +1,6 @@
 /* Mapped files on Linux and other POSIX systems. If another process makes one shorter, a handler of
- * SIGBUS puts zeros in place of the missing pages and marks the mapping. */
+ * SIGBUS, where the host wants it, puts zeros in place of the missing pages and marks the mapping.
+ */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,7 @@ static int fail_path(struct rf_error *error, const char *path, const char *what,
 /* A descriptor of a regular file, or a negative code. `empty` gets the sizes. */
 static int open_regular(const char *path, struct rf_mapping *empty, struct rf_error *error)
 {
+    if (!path[0]) return rf_fail(error, RF_ERR_ARGUMENT, "the file to read has an empty name");
     /* O_NONBLOCK: a pipe is refused below instead of waited for. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return fail_path(error, path, "open", errno);
@@ -100,7 +102,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 }
 
 /* Called under the lock. Returns 0, or the number of the error. */
-static int install(void)
+static int install_handler(void)
 {
     if (guards.is_installed) return 0;
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -111,14 +113,26 @@ static int install(void)
     return 0;
 }
 
-/* 0, or the number of the error. */
+int rf_guard_mappings(struct rf_error *error)
+{
+    char reason[128];
+    pthread_mutex_lock(&guards.lock);
+    int cause = install_handler();
+    pthread_mutex_unlock(&guards.lock);
+    if (!cause) return 0;
+    if (strerror_r(cause, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "error %d", cause);
+    return rf_fail(error, RF_ERR_SYSTEM, "no handler of SIGBUS can be installed: %s", reason);
+}
+
+/* Does nothing where no handler is wanted. 0, or the number of the error. */
 static int guard_range(struct rf_mapping *mapping)
 {
     pthread_mutex_lock(&guards.lock);
-    int cause = install();
+    int cause = 0, is_wanted = guards.is_installed;
     struct rf_map_guard *guard = guards.first;
-    while (!cause && guard && guard->is_used) guard = guard->next;
-    if (!cause && !guard) {
+    while (guard && guard->is_used) guard = guard->next;
+    if (is_wanted && !guard) {
         guard = calloc(1, sizeof *guard);
         if (guard) {
             guard->next = guards.first;
@@ -127,7 +141,7 @@ static int guard_range(struct rf_mapping *mapping)
             cause = ENOMEM;
         }
     }
-    if (!cause) {
+    if (is_wanted && !cause) {
         guard->is_used = 1;
         guard->is_lost = 0;
         guard->begin = (uintptr_t)mapping->data;
@@ -206,7 +220,7 @@ int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
             cause = errno;
         else
             mapping->data = map;
-        if (!cause && !(flags & RF_MAP_UNGUARDED)) cause = guard_range(mapping);
+        if (!cause) cause = guard_range(mapping);
     }
     close(descriptor);
     if (cause) code = fail_path(error, path, "map", cause);

@@ -61,6 +61,13 @@ const char *rf_memory_huge_pages(void)
     return strstr(modes, "[never]") ? "off on this system" : "where the system has them";
 }
 
+void rf_memory_give_back(const void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page * page;
+    /* The arguments cannot be wrong, and without memory being given back all is as it was. */
+    madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
+}
+
 /* The first line of a small system file; 0 if there is none. */
 static int read_number(const char *path, uint64_t *number)
 {

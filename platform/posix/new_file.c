@@ -36,12 +36,7 @@ static const char *posix_name_of(const char *path)
 static char *folder_of(const char *path)
 {
     size_t n = (size_t)(posix_name_of(path) - path);
-    char *folder = strdup(path);
-    if (folder && n > 1)
-        folder[n - 1] = 0;
-    else if (folder)
-        strcpy(folder, n ? "/" : ".");
-    return folder;
+    return n > 1 ? strndup(path, n - 1) : strdup(n ? "/" : ".");
 }
 
 static int is_temporary_of(const char *entry, const char *name)
@@ -69,35 +64,37 @@ static void posix_remove_left_over(const char *target)
     free(folder);
 }
 
-/* Finds the file to replace. 1 if there is one, with its status; 0 if not; or a negative code. */
-static int posix_find_target(struct rf_new_file *file, struct stat *status, struct rf_error *error)
+/* Looks at what there is at the path. 1 if it is a file, with its status; 0 for nothing and for a
+ * link, which has no mode worth keeping; or a negative code. */
+static int posix_find_old(const struct rf_new_file *file, struct stat *status,
+                          struct rf_error *error)
 {
-    int found = stat(file->path, status) == 0, cause = errno;
-    if (found && S_ISDIR(status->st_mode))
+    struct stat target;
+    if (!file->path[0])
+        return rf_fail(error, RF_ERR_ARGUMENT, "the file to write has an empty name");
+    if (lstat(file->path, status) != 0)
+        return errno == ENOENT ? 0 : posix_fail_write(file, errno, error);
+    int is_link = S_ISLNK(status->st_mode);
+    if (S_ISDIR(status->st_mode) ||
+        (is_link && stat(file->path, &target) == 0 && S_ISDIR(target.st_mode)))
         return rf_fail(error, RF_ERR_IO, "%s: is a folder, not a file", file->path);
-    if (found && !S_ISREG(status->st_mode))
+    if (!is_link && !S_ISREG(status->st_mode))
         return rf_fail(error, RF_ERR_IO, "%s: is not a regular file, and stays as it is",
                        file->path);
-    if (!found && (cause != ENOENT || lstat(file->path, status) == 0))
-        return cause == ENOENT
-                   ? rf_fail(error, RF_ERR_IO,
-                             "%s: is a symbolic link to a file that does not exist", file->path)
-                   : posix_fail_write(file, cause, error);
-    file->target = found ? realpath(file->path, NULL) : strdup(file->path);
-    return file->target ? found : posix_fail_write(file, errno, error);
+    return !is_link;
 }
 
 /* Makes and locks the temporary file. 0, or the number of the error. */
 static int posix_create(struct rf_new_file *file, mode_t mode)
 {
-    size_t before = (size_t)(posix_name_of(file->target) - file->target);
-    size_t cap = strlen(file->target) + sizeof infix + RANDOM_DIGITS + 2;
+    size_t before = (size_t)(posix_name_of(file->path) - file->path);
+    size_t cap = strlen(file->path) + sizeof infix + RANDOM_DIGITS + 2;
     file->temporary = malloc(cap);
     if (!file->temporary) return ENOMEM;
     for (int i = 0; i < MAX_TRIES; i++) {
         struct stat status;
-        snprintf(file->temporary, cap, "%.*s.%s%s%08x", (int)before, file->target,
-                 file->target + before, infix, (unsigned)(uint32_t)rf_random());
+        snprintf(file->temporary, cap, "%.*s.%s%s%08x", (int)before, file->path,
+                 file->path + before, infix, (unsigned)(uint32_t)rf_random());
         file->file = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (file->file < 0 && errno != EEXIST) return errno;
         if (file->file < 0) continue;
@@ -110,24 +107,18 @@ static int posix_create(struct rf_new_file *file, mode_t mode)
     return EEXIST;
 }
 
-static void posix_free_names(struct rf_new_file *file)
-{
-    free(file->target);
-    free(file->temporary);
-}
-
 int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
                      struct rf_error *error)
 {
     struct stat old;
     *file = (struct rf_new_file){.path = path, .flags = flags};
-    int found = posix_find_target(file, &old, error);
+    int found = posix_find_old(file, &old, error);
     if (found < 0) return found;
-    posix_remove_left_over(file->target);
+    posix_remove_left_over(file->path);
     int cause = posix_create(file, flags & RF_NEW_PRIVATE ? 0600 : 0666);
     if (cause) {
         int code = posix_fail_write(file, cause, error);
-        posix_free_names(file);
+        free(file->temporary);
         return code;
     }
     /* Only root may give a file away; for others it becomes their own. */
@@ -153,6 +144,22 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
     return 0;
 }
 
+int rf_new_file_write_at(struct rf_new_file *file, uint64_t offset, const void *data, size_t bytes,
+                         struct rf_error *error)
+{
+    const char *at = data;
+    while (bytes) {
+        ssize_t written = pwrite(
+            file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30, (off_t)offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return posix_fail_write(file, errno, error);
+        at += written;
+        offset += (uint64_t)written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
 void rf_sync_folder_of(const char *path)
 {
     char *folder = folder_of(path);
@@ -171,9 +178,10 @@ static int posix_replace(struct rf_new_file *file)
     int waits = !(file->flags & RF_NEW_CACHE);
     if (waits && fsync(file->file) != 0) return errno;
     /* A directory or device that came there since the file was opened is not replaced either. */
-    if (lstat(file->target, &status) == 0 && !S_ISREG(status.st_mode)) return EEXIST;
-    if (rename(file->temporary, file->target) != 0) return errno;
-    if (waits) rf_sync_folder_of(file->target);
+    if (lstat(file->path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))
+        return EEXIST;
+    if (rename(file->temporary, file->path) != 0) return errno;
+    if (waits) rf_sync_folder_of(file->path);
     return 0;
 }
 
@@ -185,7 +193,7 @@ int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
         code = posix_fail_write(file, cause, error);
     }
     if (close(file->file) != 0 && !code) code = posix_fail_write(file, errno, error);
-    posix_free_names(file);
+    free(file->temporary);
     return code;
 }
 
@@ -193,5 +201,5 @@ void rf_new_file_drop(struct rf_new_file *file)
 {
     unlink(file->temporary);
     close(file->file);
-    posix_free_names(file);
+    free(file->temporary);
 }

@@ -76,6 +76,14 @@ int64_t rf_descriptor_read(int descriptor, void *data, size_t n)
     return _read(descriptor, data, n < 1 << 30 ? (unsigned)n : 1u << 30);
 }
 
+int64_t rf_descriptor_read_at(int descriptor, uint64_t offset, void *data, size_t n)
+{
+    OVERLAPPED at = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
+    DWORD got = 0, some = n < 1u << 30 ? (DWORD)n : 1u << 30;
+    if (ReadFile((HANDLE)_get_osfhandle(descriptor), data, some, &got, &at)) return got;
+    return GetLastError() == ERROR_HANDLE_EOF ? 0 : -1;
+}
+
 void rf_descriptor_close(int descriptor)
 {
     _close(descriptor);

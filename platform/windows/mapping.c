@@ -115,3 +115,10 @@ void rf_unmap_file(struct rf_mapping *mapping)
         UnmapViewOfFile(data);
     *mapping = (struct rf_mapping){0};
 }
+
+/* Windows lets nobody cut a file that is mapped. */
+int rf_guard_mappings(struct rf_error *error)
+{
+    (void)error;
+    return 0;
+}

@@ -71,6 +71,13 @@ static void windows_system_release(void *user, void *memory, size_t bytes)
 const struct rf_allocator rf_system_allocator = {windows_system_alloc, windows_system_release,
                                                  NULL};
 
+/* Unlocking pages that are not locked removes them from the working set
+ * (https://learn.microsoft.com/windows/win32/api/memoryapi/nf-memoryapi-virtualunlock). */
+void rf_memory_give_back(const void *data, size_t bytes)
+{
+    VirtualUnlock((void *)(uintptr_t)data, bytes);
+}
+
 uint64_t rf_memory_physical(void)
 {
     MEMORYSTATUSEX status = {.dwLength = sizeof status};

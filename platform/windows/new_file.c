@@ -91,44 +91,29 @@ static void remove_left_overs(const char *target)
     free(folder);
 }
 
-static int windows_find_target(struct rf_new_file *file, struct rf_error *error)
+static int windows_check_old(const struct rf_new_file *file, struct rf_error *error)
 {
     const char *path = file->path;
+    if (!path[0]) return rf_fail(error, RF_ERR_ARGUMENT, "the file to write has an empty name");
     if (is_reserved(path))
         return rf_fail(error, RF_ERR_IO, "%s: is the name of a device, not of a file", path);
-    enum rf_kind kind = rf_kind_of(path);
     if (rf_is_directory(path))
         return rf_fail(error, RF_ERR_IO, "%s: is a folder, not a file", path);
-    if (kind == RF_KIND_OTHER)
+    if (rf_kind_of(path) == RF_KIND_OTHER)
         return rf_fail(error, RF_ERR_IO, "%s: is not a regular file, and stays as it is", path);
-    if (kind == RF_KIND_LINK && !rf_path_exists(path))
-        return rf_fail(error, RF_ERR_IO, "%s: is a symbolic link to a file that does not exist",
-                       path);
-    if (kind != RF_KIND_LINK) {
-        file->target = strdup(path);
-        return file->target ? 0 : windows_fail_write(file, ERROR_NOT_ENOUGH_MEMORY, error);
-    }
-    HANDLE open = rf_open(path, FILE_READ_ATTRIBUTES, RF_SHARE_ALL, OPEN_EXISTING, 0);
-    wchar_t wide[4096];
-    DWORD n = open == INVALID_HANDLE_VALUE ? 0 : GetFinalPathNameByHandleW(open, wide, 4096, 0);
-    DWORD cause = GetLastError();
-    if (open != INVALID_HANDLE_VALUE) CloseHandle(open);
-    if (n == 0 || n >= 4096)
-        return windows_fail_write(file, n ? ERROR_FILENAME_EXCED_RANGE : cause, error);
-    file->target = rf_narrow(wide);
-    return file->target ? 0 : windows_fail_write(file, GetLastError(), error);
+    return 0;
 }
 
 /* Makes the temporary file. 0, or Windows's error. */
 static DWORD windows_create(struct rf_new_file *file)
 {
-    size_t before = (size_t)(windows_name_of(file->target) - file->target);
-    size_t cap = strlen(file->target) + sizeof infix + RANDOM_DIGITS + 2;
+    size_t before = (size_t)(windows_name_of(file->path) - file->path);
+    size_t cap = strlen(file->path) + sizeof infix + RANDOM_DIGITS + 2;
     file->temporary = malloc(cap);
     if (!file->temporary) return ERROR_NOT_ENOUGH_MEMORY;
     for (int i = 0; i < MAX_TRIES; i++) {
-        snprintf(file->temporary, cap, "%.*s.%s%s%08x", (int)before, file->target,
-                 file->target + before, infix, (unsigned)(uint32_t)rf_random());
+        snprintf(file->temporary, cap, "%.*s.%s%s%08x", (int)before, file->path,
+                 file->path + before, infix, (unsigned)(uint32_t)rf_random());
         HANDLE made = rf_open(file->temporary, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ,
                               CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
         if (made != INVALID_HANDLE_VALUE) {
@@ -142,24 +127,18 @@ static DWORD windows_create(struct rf_new_file *file)
     return ERROR_FILE_EXISTS;
 }
 
-static void windows_free_names(struct rf_new_file *file)
-{
-    free(file->target);
-    free(file->temporary);
-}
-
 /* A user's folder is for that user alone, so RF_NEW_PRIVATE changes nothing. */
 int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
                      struct rf_error *error)
 {
     *file = (struct rf_new_file){.path = path, .flags = flags};
-    int code = windows_find_target(file, error);
+    int code = windows_check_old(file, error);
     if (code) return code;
-    remove_left_overs(file->target);
+    remove_left_overs(file->path);
     DWORD cause = windows_create(file);
     if (!cause) return 0;
     code = windows_fail_write(file, cause, error);
-    windows_free_names(file);
+    free(file->temporary);
     return code;
 }
 
@@ -177,6 +156,22 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
     return 0;
 }
 
+int rf_new_file_write_at(struct rf_new_file *file, uint64_t offset, const void *data, size_t bytes,
+                         struct rf_error *error)
+{
+    const char *from = data;
+    while (bytes) {
+        OVERLAPPED at = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
+        DWORD written = 0, some = bytes < 1u << 30 ? (DWORD)bytes : 1u << 30;
+        if (!WriteFile(new_file_handle(file), from, some, &written, &at))
+            return windows_fail_write(file, GetLastError(), error);
+        from += written;
+        offset += written;
+        bytes -= written;
+    }
+    return 0;
+}
+
 /* NTFS writes the names of files to its journal; there is no call that waits for a folder. */
 void rf_sync_folder_of(const char *path)
 {
@@ -186,7 +181,7 @@ void rf_sync_folder_of(const char *path)
 static void remove_temporary(struct rf_new_file *file)
 {
     rf_remove(file->temporary, NULL);
-    windows_free_names(file);
+    free(file->temporary);
 }
 
 /* Closes the file, and gives it its name. 0, or Windows's error. */
@@ -197,9 +192,9 @@ static DWORD windows_replace(struct rf_new_file *file)
     _close(file->file);
     if (cause) return cause;
     /* A directory or device that came there since the file was opened is not replaced either. */
-    enum rf_kind kind = rf_kind_of(file->target);
-    if (kind != RF_KIND_NONE && kind != RF_KIND_FILE) return ERROR_FILE_EXISTS;
-    wchar_t *from = rf_wide_path(file->temporary), *to = rf_wide_path(file->target);
+    enum rf_kind kind = rf_kind_of(file->path);
+    if (kind == RF_KIND_FOLDER || kind == RF_KIND_OTHER) return ERROR_FILE_EXISTS;
+    wchar_t *from = rf_wide_path(file->temporary), *to = rf_wide_path(file->path);
     /* ReplaceFileW keeps the permissions of the old file, but not every file system has it. */
     if (!from || !to)
         cause = GetLastError();
@@ -216,7 +211,7 @@ int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
 {
     DWORD cause = windows_replace(file);
     if (!cause) {
-        windows_free_names(file);
+        free(file->temporary);
         return 0;
     }
     int code = windows_fail_write(file, cause, error);

@@ -61,6 +61,7 @@ HANDLE rf_open(const char *path, DWORD access, DWORD share, DWORD disposition, D
 int rf_open_regular(HANDLE *file, const char *path, struct rf_error *error)
 {
     BY_HANDLE_FILE_INFORMATION information;
+    if (!path[0]) return rf_fail(error, RF_ERR_ARGUMENT, "the file to read has an empty name");
     *file = rf_open(path, GENERIC_READ, RF_SHARE_ALL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
     if (*file == INVALID_HANDLE_VALUE) return rf_fail_path(error, path, "open", GetLastError());
     int code = 0;

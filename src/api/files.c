@@ -14,6 +14,8 @@ int riffle_quantize(const char *in, const char *out, const char *type,
     struct rf_error error;
     if (!in || !out || !type)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", !in ? "in" : !out ? "out" : "type");
+    if (!in[0] || !out[0])
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is an empty text", !in[0] ? "in" : "out");
     int code = rf_api_take_riffle_quantize_options(&chosen, options);
     if (!code) code = rf_api_allocator(&allocator, chosen.allocator);
     if (code) return code;
@@ -28,11 +30,12 @@ int riffle_corpus_build(riffle_model *model, const char *path, const riffle_text
     riffle_corpus_options chosen;
     riffle_corpus_info found;
     struct rf_error error;
-    if (!model || !path || !texts || !n_texts)
+    if (!model || !path || !path[0] || !texts || !n_texts)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s",
-                            !model  ? "model is NULL"
-                            : !path ? "path is NULL"
-                                    : "there are no texts");
+                            !model     ? "model is NULL"
+                            : !path    ? "path is NULL"
+                            : !path[0] ? "path is an empty text"
+                                       : "there are no texts");
     int code = rf_api_take_riffle_corpus_options(&chosen, options);
     if (!code && chosen.keep < 1.0f) code = rf_api_check_process(model); /* a session will score */
     if (code) return code;

@@ -6,9 +6,16 @@
 #include "engine/cores.h"
 #include "engine/devices.h"
 #include "engine/measure.h"
+#include "platform/file.h"
 #include "platform/memory.h"
 
 RF_API_OPTIONS(riffle_cores_options, .flags = 0)
+
+int riffle_guard_files(void)
+{
+    struct rf_error error;
+    return rf_guard_mappings(&error) ? rf_api_fail(&error) : 0;
+}
 
 int riffle_set_cpu(const char *name)
 {

@@ -15,9 +15,10 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     if (model) *model = NULL;
     if (!model || !path)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
+    if (!path[0]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is an empty text");
     int code = rf_api_take_riffle_model_options(&chosen, options);
     if (code) return code;
-    if (chosen.flags & ~(uint32_t)(RIFFLE_OPEN_HEADER | RIFFLE_OPEN_COPY | RIFFLE_OPEN_UNGUARDED))
+    if (chosen.flags & ~(uint32_t)(RIFFLE_OPEN_HEADER | RIFFLE_OPEN_COPY))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
     code = rf_api_allocator(&allocator, chosen.allocator);
     if (code) return code;
@@ -56,7 +57,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weights_note = engine->weights_note,
         .tokenizer = rf_tokenizer_name(engine->tokenizer),
         .chat_template = engine->chat ? rf_chat_template_name(engine->chat) : "",
-        .n_params = engine->cost.n_params,
+        .n_params = engine->n_params,
         .file_bytes = source->file_bytes,
         .weight_bytes = engine->cost.pass_bytes,
         .mapped_bytes = engine->cost.mapped_bytes,
@@ -76,7 +77,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .bos_token = rf_tokenizer_bos(engine->tokenizer),
         .eos_token = rf_tokenizer_eos(engine->tokenizer),
         .adds_bos = rf_tokenizer_adds_bos(engine->tokenizer),
-        .rope_theta = params->rope_theta,
+        .rope_theta = params->rope.theta,
         .weights_reason = "",
         .activations_reason = engine->activations_reason,
         .activation_bits = rf_engine_activation_bits(engine),
@@ -87,6 +88,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .experts_note = engine->experts_note,
         .device_layers = engine->device_layers,
         .layers_note = engine->layers_note,
+        .file_type = source->file_type ? source->file_type : "",
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

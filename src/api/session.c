@@ -157,8 +157,9 @@ int riffle_state_save(const riffle_session *session, const char *path)
     struct rf_error error;
     int code = rf_api_enter(session);
     if (code) return code;
-    code = path ? rf_state_save(session->inner, path, &error)
-                : rf_fail(&error, RF_ERR_ARGUMENT, "path is NULL");
+    code = path && path[0]
+               ? rf_state_save(session->inner, path, &error)
+               : rf_fail(&error, RF_ERR_ARGUMENT, "path is %s", path ? "an empty text" : "NULL");
     return leave_session(session, code, &error);
 }
 
@@ -167,8 +168,9 @@ int riffle_state_load(riffle_session *session, const char *path)
     struct rf_error error;
     int code = rf_api_enter(session);
     if (code) return code;
-    code = path ? rf_state_load(session->inner, path, &error)
-                : rf_fail(&error, RF_ERR_ARGUMENT, "path is NULL");
+    code = path && path[0]
+               ? rf_state_load(session->inner, path, &error)
+               : rf_fail(&error, RF_ERR_ARGUMENT, "path is %s", path ? "an empty text" : "NULL");
     return leave_session(session, code, &error);
 }
 

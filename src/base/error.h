@@ -21,7 +21,8 @@ struct rf_error {
 };
 
 /* Writes the sentence and returns `code`, so that callers can `return rf_fail(...)`. Long text is
- * cut between characters. Bytes that are not printable UTF-8 (from a hostile file) become '?'. */
+ * cut between characters. What a terminal would act on (from a hostile file or name) is escaped, as
+ * rf_utf8_show has it. */
 int rf_fail(struct rf_error *error, int code, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))

@@ -102,3 +102,32 @@ size_t rf_utf8_valid_prefix(const char *text, size_t n)
     }
     return n;
 }
+
+static int is_acted_on(uint32_t c)
+{
+    int is_control = c < 0x20 || (c >= 0x7f && c < 0xa0);
+    int turns = c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+                (c >= 0x2066 && c <= 0x2069);
+    return is_control || turns || c == 0x2028 || c == 0x2029;
+}
+
+size_t rf_utf8_show(const char *text, size_t n, char shown[RF_UTF8_SHOWN], size_t *used)
+{
+    static const char digits[] = "0123456789abcdef", replacement[] = "\xef\xbf\xbd";
+    size_t length = rf_utf8_length(text, n), at = 0;
+    *used = length ? length : 1;
+    if (!length) {
+        memcpy(shown, replacement, sizeof replacement - 1);
+        return sizeof replacement - 1;
+    }
+    uint32_t c = rf_utf8_decode(text, length);
+    if (!is_acted_on(c)) {
+        memcpy(shown, text, length);
+        return length;
+    }
+    shown[at++] = '\\';
+    shown[at++] = c < 0x100 ? 'x' : 'u';
+    for (int shift = c < 0x100 ? 4 : 12; shift >= 0; shift -= 4)
+        shown[at++] = digits[c >> shift & 0xf];
+    return at;
+}

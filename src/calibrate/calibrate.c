@@ -157,8 +157,9 @@ static int pass_windows(struct calibration *c, const struct rf_source *source, i
     struct rf_model *model;
     struct rf_view *view = NULL;
     int32_t tokens[RF_CALIBRATE_WINDOW];
-    struct rf_rows rows = {c->cache, tokens, NULL, RF_CALIBRATE_WINDOW, 0};
+    struct rf_rows rows = {.cache = c->cache, .tokens = tokens, .n = RF_CALIBRATE_WINDOW};
     const struct rf_pass pass = {.groups = &rows, .n_groups = 1};
+    rows.is_long = rows.n > rf_rope_short_text(&source->params);
     int code = rf_model_load_layer(&model, source, layer, &c->rows, c->queue, form, c->error);
     if (code) return code;
     code = rf_view_new(&view, model, c->queue, view_options, c->error);

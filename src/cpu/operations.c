@@ -20,9 +20,13 @@ static void fill_rotation(const struct cpu_view *view, size_t row, enum rf_frequ
 {
     size_t half = (size_t)view->params->rope_dim / 2;
     const double *frequencies = view->frequencies + (size_t)set * half;
-    double magnitude = (double)view->params->rope_magnitude;
+    const struct rf_rope *rope = rf_rope_of(view->params, set);
+    int32_t position = view->rows[row].position;
+    double magnitude = (double)rope->magnitude, growth = rf_rope_growth(rope, position);
+    double power = -2.0 / (double)(view->params->rope_dim - 2);
     for (size_t i = 0; i < half; i++) {
-        double angle = (double)view->rows[row].position * frequencies[i];
+        double angle = (double)position * frequencies[i];
+        if (growth != 1) angle *= pow(growth, power * (double)i);
         out[2 * i] = (float)(magnitude * cos(angle));
         out[2 * i + 1] = (float)(magnitude * sin(angle));
     }
@@ -31,10 +35,10 @@ static void fill_rotation(const struct cpu_view *view, size_t row, enum rf_frequ
 static void prepare_rotations(const struct cpu_view *view, size_t row)
 {
     const struct rf_params *params = view->params;
-    int32_t n_ctx = view->groups[view->rows[row].group].cache->base.shape.n_ctx;
-    fill_rotation(view, row, rf_rope_is_long(params, n_ctx) ? RF_ROPE_LONG : RF_ROPE_GLOBAL,
+    int is_long = view->groups[view->rows[row].group].rows->is_long;
+    fill_rotation(view, row, is_long ? RF_ROPE_LONG : RF_ROPE_GLOBAL,
                   rotation_at(view, row, RF_ROTATE_GLOBAL));
-    if (params->rope_theta_local > 0)
+    if (params->rope_local.theta > 0)
         fill_rotation(view, row, RF_ROPE_LOCAL, rotation_at(view, row, RF_ROTATE_LOCAL));
 }
 

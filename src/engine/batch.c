@@ -288,10 +288,11 @@ static int open_member(struct rf_engine_batch *batch, struct member *member,
         if (donor->common < n_prompt_of(batch, donor)) forget_dictionary(member->session);
     }
     struct rf_sequence *sequence = member->session->sequence;
+    int code = rf_sequence_append(sequence, member->prompt + donor->common,
+                                  member->n_prompt - donor->common, error);
     int32_t n_read = rf_sequence_n_read(sequence);
     member->n_kept = n_read < donor->common ? n_read : donor->common;
-    return rf_sequence_append(sequence, member->prompt + donor->common,
-                              member->n_prompt - donor->common, error);
+    return code;
 }
 
 static void on_member_logprobs(void *user, const riffle_logprobs *logprobs)

@@ -127,13 +127,15 @@ void rf_parts_learn(const struct parts *parts, struct rf_engine_batch *batch,
 /* Tells the log-probabilities of the prompt's token that follows the first n. */
 static int on_prompt_logits(void *user, int32_t n, const float *logits, struct rf_error *error)
 {
-    const struct member *member = user;
+    struct member *member = user;
     const struct rf_session *session = member->session;
     int32_t token = rf_sequence_tokens(session->sequence)[n];
     struct rf_log_probs found = {.n = member->n_top};
     int code = rf_sampler_log_probs(session->sampler, logits, token, &found, error);
-    if (!code) rf_generation_tell_logprobs(&found, token, member->on_prompt_logprobs, member->user);
-    return code;
+    if (code) return code;
+    member->n_told = n;
+    rf_generation_tell_logprobs(&found, token, member->on_prompt_logprobs, member->user);
+    return 0;
 }
 
 /* How many of n rows have room for their logits in the pass. */
@@ -142,6 +144,29 @@ static int32_t rows_to_tell(const struct rf_engine_batch *batch, const struct pa
 {
     int32_t room = batch->root->view->shape.max_logits - parts->rounds - parts->told;
     return n < room ? n : room;
+}
+
+/* Makes the member's part a slice of at most `most` rows; returns how many. Where a prompt whose
+ * log-probabilities are told becomes long (infer/sequence.h), its beginning is read once more. */
+static int32_t make_slice(const struct rf_engine_batch *batch, const struct parts *parts,
+                          struct member *member, int32_t most)
+{
+    struct rf_sequence *sequence = member->session->sequence;
+    int32_t n_told = member->n_told, last = rf_sequence_n_committed(sequence) - 1;
+    int has_untold = member->on_prompt_logprobs && n_told < member->n_prompt - 1;
+    int32_t from =
+        has_untold ? rf_sequence_n_read_for(sequence, n_told + 1) : rf_member_n_read(member);
+    int tells = has_untold && from == n_told;
+    int32_t left = (has_untold && !tells ? n_told : last) - from;
+    int32_t n = left < most ? left : most, room = rf_sequence_room(sequence, n_told + 1) + 1;
+    if (tells && n > room) n = room;
+    if (tells) n = rows_to_tell(batch, parts, n);
+    member->part.cascade = NULL;
+    member->part.on_logits = tells ? on_prompt_logits : NULL;
+    member->part.user = member;
+    member->part.sequence = sequence;
+    member->part.n_text = from + n;
+    return n;
 }
 
 /* Slices of the prompts, in turn, but for the last token of each, which a round reads. */
@@ -153,17 +178,11 @@ void rf_parts_add_slices(struct parts *parts, struct rf_engine_batch *batch)
     for (size_t k = 0; k < batch->n_members && left > 0; k++) {
         struct member *member = batch->members[(k + batch->turn) % batch->n_members];
         if (!member->session || !rf_member_is_reading(member)) continue;
-        int32_t unread = member_unread(member) - 1, n = unread < left ? unread : left;
-        if (member->on_prompt_logprobs) n = rows_to_tell(batch, parts, n);
+        int32_t n = make_slice(batch, parts, member, left);
         if (n <= 0) continue;
-        member->part.cascade = NULL;
-        member->part.on_logits = member->on_prompt_logprobs ? on_prompt_logits : NULL;
-        member->part.user = member;
-        member->part.sequence = member->session->sequence;
-        member->part.n_text = rf_member_n_read(member) + n;
         add_member_part(parts, member, n);
         parts->slices += n;
-        if (member->on_prompt_logprobs) parts->told += n;
+        if (member->part.on_logits) parts->told += n;
         left -= n;
     }
     batch->turn++;

@@ -21,6 +21,7 @@ struct member {
     int64_t id;
     int32_t *prompt;          /* [n_prompt] */
     int32_t n_prompt, n_kept; /* n_kept: tokens that another text had read */
+    int32_t n_told;           /* rows of the prompt whose log-probabilities were told */
     riffle_sampling sampling;
     struct rf_answer_options wanted;
     struct rf_bias *bias; /* [n_bias] */

@@ -12,6 +12,9 @@
 #include "speculate/tuning.h"
 #include "speculate/vocab_pair.h"
 
+/* Disk space for all kept casts together. */
+#define KEPT_CASTS_BYTES (UINT64_C(4) << 30)
+
 static double bits_a_weight(const struct rf_weight_cost *cost)
 {
     return cost->n_params ? 8.0 * (double)cost->all_bytes / (double)cost->n_params : 0.0;
@@ -225,6 +228,7 @@ int rf_drafts_load(struct rf_engine *engine, const riffle_model_options *options
                            "GB, %s has %.1f GB: the chain is too large",
                            engine->source->name, (double)place->weights * 1e-9,
                            (double)place->drafts * 1e-9, place->name, (double)place->memory * 1e-9);
+    struct rf_kept_folder folder = {options->cache_folder, KEPT_CASTS_BYTES};
     int code = 0;
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
@@ -233,9 +237,10 @@ int rf_drafts_load(struct rf_engine *engine, const riffle_model_options *options
         if (rf_chain_level_shares_weights(level, engine->cost.form))
             weights->model = engine->model;
         else
-            code = rf_model_load(
+            code = rf_model_load_draft(
                 &weights->model, weights->source ? weights->source : engine->source, engine->queue,
-                level->form, options->progress ? rf_progress_report : NULL, &report, error);
+                level->form, &folder, options->progress ? rf_progress_report : NULL, &report,
+                error);
     }
     return code;
 }

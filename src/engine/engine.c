@@ -14,6 +14,7 @@
 #include "engine/queues.h"
 #include "engine/recommend.h"
 #include "model/open.h"
+#include "model/tensors.h"
 #include "platform/file.h"
 #include "weights/repack.h"
 
@@ -165,8 +166,12 @@ static int open_backend(struct rf_engine *engine, struct rf_error *error)
 static int choose_weights(struct rf_engine *engine, const char *wanted, struct rf_error *error)
 {
     enum rf_weight_form form = strcmp(wanted, "bf16") == 0 ? RF_WEIGHTS_BF16 : RF_WEIGHTS_STORED;
-    return rf_weight_cost(engine->source, form, engine->kind, &engine->allocator, &engine->cost,
-                          error);
+    int code = rf_weight_cost(engine->source, form, engine->kind, &engine->allocator, &engine->cost,
+                              error);
+    engine->n_params = engine->cost.n_params;
+    if (!code && rf_source_head_is_copy(engine->source))
+        engine->n_params -= rf_tensor_elements(rf_source_tensor(engine->source, RF_TOKEN_EMBD));
+    return code;
 }
 
 int32_t rf_engine_activation_bits(const struct rf_engine *engine)
@@ -180,7 +185,7 @@ int32_t rf_engine_activation_bits(const struct rf_engine *engine)
 static int choose_activations(struct rf_engine *engine, const char *wanted, struct rf_error *error)
 {
     int is_8 = strcmp(wanted, "8") == 0, is_auto = strcmp(wanted, "auto") == 0,
-        is_small = engine->cost.n_params < SMALL_MODEL_MILLIONS * (uint64_t)1000000;
+        is_small = engine->n_params < SMALL_MODEL_MILLIONS * (uint64_t)1000000;
     if (engine->cost.form == RF_WEIGHTS_BF16)
         return is_8 ? rf_fail(error, RF_ERR_ARGUMENT,
                               "activations \"8\": %s computes in BF16, which takes activations in "
@@ -241,8 +246,7 @@ static int open_engine_parts(struct rf_engine *engine, const char *path,
 static struct rf_open_options open_options(const riffle_model_options *options)
 {
     unsigned copy = options->flags & RIFFLE_OPEN_COPY ? RF_MAP_COPY : 0;
-    unsigned unguarded = options->flags & RIFFLE_OPEN_UNGUARDED ? RF_MAP_UNGUARDED : 0;
-    return (struct rf_open_options){.map_flags = copy | unguarded,
+    return (struct rf_open_options){.map_flags = copy,
                                     .metadata_bytes = options->metadata_bytes,
                                     .metadata_items = options->metadata_items};
 }

@@ -31,6 +31,7 @@ struct rf_engine {
     struct rf_error chat_error;
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
+    uint64_t n_params; /* a head that repeats the embeddings is counted once, unlike in `cost` */
     enum rf_precision precision; /* precision of the target's activations */
     char stored_types[256], weights_note[256], activations_reason[160];
     struct drafts drafts;

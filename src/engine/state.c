@@ -92,13 +92,18 @@ static uint64_t fingerprint(const struct rf_engine *engine)
                              params->n_expert,
                              params->n_expert_used,
                              params->expert_norm};
-    const float floats[] = {params->rms_eps, params->rope_theta, params->rope_scale,
-                            params->rope_magnitude};
+    const float floats[] = {params->rms_eps, params->rope.theta, params->rope.scale,
+                            params->rope.magnitude};
     uint64_t sum = checksum(0xcbf29ce484222325u, shape, sizeof shape);
     sum = checksum(sum, floats, sizeof floats);
-    if (params->rope_freq_factors)
-        sum = checksum(sum, params->rope_freq_factors,
-                       (size_t)params->rope_dim / 2 * sizeof *params->rope_freq_factors);
+    if (params->rope.factors)
+        sum = checksum(sum, params->rope.factors,
+                       (size_t)params->rope_dim / 2 * sizeof *params->rope.factors);
+    if (params->rope_long_factors) {
+        sum = checksum(sum, params->rope_long_factors,
+                       (size_t)params->rope_dim / 2 * sizeof *params->rope_long_factors);
+        sum = checksum(sum, &params->n_ctx_short, sizeof params->n_ctx_short);
+    }
     sum = checksum(sum, source->name, strlen(source->name));
     for (int32_t i = 0; i < source->n_tensors; i++) sum = tensor_checksum(sum, &source->tensors[i]);
     return sum;

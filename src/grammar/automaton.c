@@ -42,7 +42,7 @@ static int fail_rule(struct builder *b, int32_t rule, const char *problem)
 
 static int build_step(struct builder *b)
 {
-    if (!b->code) b->code = rf_watch_step(b->ir->watch, b->error);
+    if (!b->code) b->code = rf_watch_steps(b->ir->watch, 1, b->error);
     return b->code;
 }
 
@@ -58,9 +58,10 @@ static int32_t utf8_bytes(uint32_t c)
     return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 }
 
-static int32_t shortest(const struct builder *b, const struct rf_expr *e)
+static int32_t shortest(struct builder *b, const struct rf_expr *e)
 {
     int32_t sum = 0, least = ENDLESS, one;
+    if (build_step(b)) return ENDLESS;
     switch (e->kind) {
     case RF_EXPR_TEXT: return e->n;
     case RF_EXPR_CHARS: return e->n ? utf8_bytes(e->ranges[0].low) : ENDLESS;
@@ -354,7 +355,7 @@ static void make_kin(struct builder *b, int32_t first, int32_t n, int32_t bytes)
         for (int32_t k = 0; k < size; k++) {
             struct rf_node *node = &a->nodes[first + i * size + k];
             int32_t kin = a->nodes[first + (n - 1) * size + k].twin;
-            int32_t alike = i < b->longest / bytes ? i * bytes : b->longest;
+            int32_t alike = i <= b->longest / bytes ? i * bytes : b->longest;
             if (alike <= node->alike || node->twin == kin) continue;
             node->kin = kin;
             node->alike = alike;
@@ -366,7 +367,7 @@ static int32_t build_copies(struct builder *b, const struct rf_expr *e, int32_t 
                             int32_t end, int32_t next)
 {
     int32_t bytes = shortest(b, e), first = -1, all = (int32_t)b->automaton->n_nodes;
-    for (int32_t i = 0; i < n && !b->code; i++) {
+    for (int32_t i = 0; i < n && !build_step(b); i++) {
         int32_t begin = (int32_t)b->automaton->n_nodes, copy = build_expr(b, e, next);
         if (may_end) {
             next = split_node(b, 2);
@@ -452,41 +453,62 @@ static int32_t build_trie(struct builder *b, const struct rf_expr *const *texts,
     return build_text(b, first->text + depth, at - depth, split);
 }
 
-/* A choice of many texts. */
-static int32_t build_texts(struct builder *b, const struct rf_expr *e, int32_t next)
+/* A choice of many texts, which are sorted in place. */
+static int32_t build_texts(struct builder *b, const struct rf_expr **texts, int32_t n, int32_t next)
 {
-    const struct rf_allocator *allocator = b->automaton->allocator;
-    const struct rf_expr **sorted =
-        rf_malloc(allocator, (size_t)e->n, sizeof *sorted, what, b->error);
-    if (!sorted) {
-        b->code = RF_ERR_MEMORY;
-        return -1;
-    }
-    for (int32_t i = 0; i < e->n; i++) sorted[i] = e->parts[i];
-    qsort(sorted, (size_t)e->n, sizeof *sorted, branch_order);
-    int32_t node = build_trie(b, sorted, e->n, 0, 0, next);
-    rf_free(allocator, sorted);
-    return node;
+    if (n > 1) qsort(texts, (size_t)n, sizeof *texts, branch_order);
+    return build_trie(b, texts, n, 0, 0, next);
 }
 
-static int is_all_text(const struct rf_expr *e)
+/* The parts of a choice. */
+struct choice_parts {
+    const struct rf_expr **texts, **others; /* NULL: they are only counted */
+    int32_t n_texts, n_others;
+};
+
+/* Counts the texts and the other parts that have a text, also those of choices in the choice, and
+ * lists them where there are lists. */
+static void list_parts(struct builder *b, const struct rf_expr *e, struct choice_parts *parts)
 {
-    for (int32_t i = 0; i < e->n; i++)
-        if (e->parts[i]->kind != RF_EXPR_TEXT) return 0;
-    return e->n > 1;
+    for (int32_t i = 0; i < e->n && !b->code; i++) {
+        const struct rf_expr *part = e->parts[i];
+        if (part->kind == RF_EXPR_CHOICE) {
+            list_parts(b, part, parts);
+        } else if (part->kind == RF_EXPR_TEXT) {
+            if (parts->texts) parts->texts[parts->n_texts] = part;
+            parts->n_texts++;
+        } else if (shortest(b, part) < ENDLESS) {
+            if (parts->others) parts->others[parts->n_others] = part;
+            parts->n_others++;
+        }
+    }
 }
 
 /* Builds a choice, without the parts that have no text. */
 static int32_t build_choice(struct builder *b, const struct rf_expr *e, int32_t next)
 {
-    int32_t n = 0, at = 0;
-    if (is_all_text(e)) return build_texts(b, e, next);
-    for (int32_t i = 0; i < e->n; i++) n += shortest(b, e->parts[i]) < ENDLESS;
-    int32_t split = split_node(b, n);
-    for (int32_t i = 0; i < e->n; i++)
-        if (shortest(b, e->parts[i]) < ENDLESS)
-            set_edge(b, split, at++, build_expr(b, e->parts[i], next));
-    return split;
+    const struct rf_allocator *allocator = b->automaton->allocator;
+    struct choice_parts count = {.texts = NULL};
+    list_parts(b, e, &count);
+    if (b->code) return -1;
+    int32_t n_texts = count.n_texts, n = (n_texts > 0) + count.n_others;
+    const struct rf_expr **all = rf_malloc(allocator, (size_t)n_texts + (size_t)count.n_others + 1,
+                                           sizeof *all, what, b->error);
+    if (!all) {
+        b->code = RF_ERR_MEMORY;
+        return -1;
+    }
+    struct choice_parts listed = {.texts = all, .others = all + n_texts};
+    list_parts(b, e, &listed);
+    int32_t split = n == 1 ? -1 : split_node(b, n), made = -1;
+    if (n_texts) made = build_texts(b, all, n_texts, next);
+    if (n_texts && n > 1) set_edge(b, split, 0, made);
+    for (int32_t i = 0; i < count.n_others && !b->code; i++) {
+        made = build_expr(b, all[n_texts + i], next);
+        if (n > 1) set_edge(b, split, (n_texts > 0) + i, made);
+    }
+    rf_free(allocator, all);
+    return n == 1 ? made : split;
 }
 
 static int32_t build_expr(struct builder *b, const struct rf_expr *e, int32_t next)

@@ -10,18 +10,34 @@
 
 static const char what[] = "the grammar";
 
-enum { WATCHED_STEPS = 1024 }; /* steps between two questions: well under a millisecond */
+enum { SHORT = 64 /* parts of a sequence that is simplified */ };
 
-int rf_watch_step(struct rf_watch *watch, struct rf_error *error)
+enum {
+    WATCHED_STEPS = 1024, /* steps between two questions: well under a millisecond */
+    MOST_STEPS = 48 << 20 /* of a whole grammar: a few seconds */
+};
+
+int rf_watch_steps(struct rf_watch *watch, uint64_t n, struct rf_error *error)
 {
-    if (!watch || ++watch->steps % WATCHED_STEPS || !watch->stops(watch->user)) return 0;
+    if (!watch) return 0;
+    uint64_t before = watch->steps / WATCHED_STEPS;
+    watch->steps += n;
+    if (watch->steps / WATCHED_STEPS == before) return 0;
+    if (watch->steps > MOST_STEPS)
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "the grammar takes too long to compile");
+    if (!watch->stops || !watch->stops(watch->user)) return 0;
     return rf_fail(error, RF_ERR_CANCELLED, "compiling the grammar was cancelled");
+}
+
+int rf_ir_steps(struct rf_ir *ir, uint64_t n)
+{
+    if (!ir->code) ir->code = rf_watch_steps(ir->watch, n, ir->error);
+    return ir->code;
 }
 
 int rf_ir_step(struct rf_ir *ir)
 {
-    if (!ir->code) ir->code = rf_watch_step(ir->watch, ir->error);
-    return ir->code;
+    return rf_ir_steps(ir, 1);
 }
 
 void rf_ir_free(struct rf_ir *ir)
@@ -56,6 +72,20 @@ static char *ir_copy(struct rf_ir *ir, const char *text, size_t n)
     return made;
 }
 
+/* The place of a name in the table: its rule's, or a free one. NULL: there is no memory. */
+static int32_t *place_of(struct rf_ir *ir, struct rf_str name)
+{
+    enum { PLACES = 2 * RF_IR_RULES };
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    if (!ir->places) ir->places = ir_take(ir, PLACES, sizeof *ir->places);
+    if (!ir->places) return NULL;
+    for (size_t i = 0; i < name.bytes; i++) hash = (hash ^ (unsigned char)name.data[i]) * 16777619u;
+    for (uint32_t at = hash % PLACES;; at = (at + 1) % PLACES) {
+        int32_t *place = &ir->places[at];
+        if (!*place || rf_str_same(ir->rules[*place - 1].name, name)) return place;
+    }
+}
+
 int32_t rf_ir_add_rule(struct rf_ir *ir, struct rf_str name, const char *shown)
 {
     if (ir->n_rules == RF_IR_RULES)
@@ -72,14 +102,15 @@ int32_t rf_ir_add_rule(struct rf_ir *ir, struct rf_str name, const char *shown)
     }
     ir->rules = grown;
     ir->rules[ir->n_rules] = rule;
+    int32_t *place = name.bytes ? place_of(ir, name) : NULL;
+    if (place && !*place) *place = (int32_t)ir->n_rules + 1;
     return (int32_t)ir->n_rules++;
 }
 
-int32_t rf_ir_find_rule(const struct rf_ir *ir, struct rf_str name)
+int32_t rf_ir_find_rule(struct rf_ir *ir, struct rf_str name)
 {
-    for (size_t r = 0; r < ir->n_rules; r++)
-        if (rf_str_same(ir->rules[r].name, name)) return (int32_t)r;
-    return -1;
+    const int32_t *place = place_of(ir, name);
+    return place ? *place - 1 : -1;
 }
 
 static struct rf_expr *new_expr(struct rf_ir *ir, enum rf_expr_kind kind, size_t n)
@@ -183,8 +214,53 @@ static const struct rf_expr *ir_group(struct rf_ir *ir, enum rf_expr_kind kind,
     return expr;
 }
 
+/* Bytes that a part always is, with their number; NULL: it is not always the same, or no ASCII. */
+static const char *fixed_bytes(const struct rf_expr *part, char *byte, size_t *n)
+{
+    *n = 1;
+    if (part->kind == RF_EXPR_TEXT) {
+        *n = (size_t)part->n;
+        return part->text;
+    }
+    if (part->kind != RF_EXPR_CHARS || part->n != 1 || part->ranges[0].high > 0x7f ||
+        part->ranges[0].low != part->ranges[0].high)
+        return NULL;
+    *byte = (char)part->ranges[0].low;
+    return byte;
+}
+
+/* Fixed parts beside each other as one text: automata share the beginnings of texts. */
+static size_t join_texts(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n,
+                         const struct rf_expr **joined)
+{
+    size_t left = 0;
+    for (size_t i = 0, end; i < n && !ir->code; i = end) {
+        size_t bytes = 0, one;
+        char byte;
+        for (end = i; end < n && fixed_bytes(parts[end], &byte, &one); end++) bytes += one;
+        if (end <= i + 1) {
+            end = i + 1;
+            joined[left++] = parts[i];
+            continue;
+        }
+        char *text = ir_take(ir, bytes + 1, 1), *at = text;
+        for (size_t k = i; text && k < end; k++) {
+            const char *fixed = fixed_bytes(parts[k], &byte, &one);
+            memcpy(at, fixed, one);
+            at += one;
+        }
+        if (text) joined[left++] = rf_ir_text(ir, (struct rf_str){text, bytes});
+    }
+    return left;
+}
+
 const struct rf_expr *rf_ir_sequence(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n)
 {
+    const struct rf_expr *joined[SHORT];
+    if (n > 1 && n <= SHORT && !ir->code && !ir->keeps_form) {
+        n = join_texts(ir, parts, n, joined);
+        parts = joined;
+    }
     return ir_group(ir, RF_EXPR_SEQUENCE, parts, n);
 }
 
@@ -193,9 +269,45 @@ const struct rf_expr *rf_ir_choice(struct rf_ir *ir, const struct rf_expr *const
     return ir_group(ir, RF_EXPR_CHOICE, parts, n);
 }
 
+static int is_empty_text(const struct rf_expr *e)
+{
+    return (e->kind == RF_EXPR_TEXT || e->kind == RF_EXPR_SEQUENCE) && e->n == 0;
+}
+
+/* Makes (A | "")  A?. */
+static const struct rf_expr *optional_of(struct rf_ir *ir, const struct rf_expr *choice)
+{
+    const struct rf_expr **left = ir_take(ir, (size_t)choice->n, sizeof *left);
+    size_t n = 0;
+    for (int32_t i = 0; left && i < choice->n; i++)
+        if (!is_empty_text(choice->parts[i])) left[n++] = choice->parts[i];
+    if (!left || n == (size_t)choice->n) return choice;
+    return rf_ir_repeat(ir, rf_ir_choice(ir, left, n), 0, 1);
+}
+
+/* Counts of one repetition for two in each other, where their texts are the same: (A?){m,n} is
+ * A{0,n}, (A*){m,n} is A*, (A+){m,n} is A{m,}. 1 if they are. */
+static int join_repeats(const struct rf_expr *inner, int32_t *least, int32_t *most)
+{
+    if (inner->kind != RF_EXPR_REPEAT || inner->least > 1 || *most == 0) return 0;
+    if (inner->least == 1 && inner->most != -1) return 0;
+    if (inner->most != -1 && *most > 0 && inner->most > RF_IR_REPEATS / *most) return 0;
+    if (inner->least == 0) *least = 0;
+    *most = inner->most == -1 || *most == -1 ? -1 : inner->most * *most;
+    return 1;
+}
+
 const struct rf_expr *rf_ir_repeat(struct rf_ir *ir, const struct rf_expr *repeated, int32_t least,
                                    int32_t most)
 {
+    if (ir->code || !repeated) return NULL;
+    if (!ir->keeps_form) {
+        if (is_empty_text(repeated)) return repeated;
+        if (repeated->kind == RF_EXPR_CHOICE && repeated->n > 1)
+            repeated = optional_of(ir, repeated);
+        if (!repeated) return NULL;
+        if (join_repeats(repeated, &least, &most)) repeated = repeated->repeated;
+    }
     struct rf_expr *expr = new_expr(ir, RF_EXPR_REPEAT, 0);
     if (!expr || !repeated) return NULL;
     expr->repeated = repeated;

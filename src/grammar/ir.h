@@ -50,39 +50,43 @@ struct rf_rule {
     const struct rf_expr *expr; /* NULL: not defined */
 };
 
-/* A caller that may cancel the compiling of a grammar. */
+/* The work of compiling a grammar, and a caller that may cancel it. */
 struct rf_watch {
-    int (*stops)(void *user); /* asked now and then; non-zero: compiling ends */
+    int (*stops)(void *user); /* asked now and then; non-zero: compiling ends; NULL: nobody is */
     void *user;
-    uint32_t steps;
+    uint64_t steps;
 };
 
-/* Counts a step; NULL: nobody watches. 0, or RF_ERR_CANCELLED. */
-int rf_watch_step(struct rf_watch *watch, struct rf_error *error);
+/* Counts steps, each well under a microsecond; NULL: nobody does. 0, RF_ERR_CANCELLED, or
+ * RF_ERR_UNSUPPORTED for a grammar that takes too many of them. */
+int rf_watch_steps(struct rf_watch *watch, uint64_t n, struct rf_error *error);
 
 /* The first failure counts: after it, what makes expressions returns NULL and does nothing. NULL
  * for a part is a failure before. All texts are copied. */
 struct rf_ir {
     struct rf_arena arena; /* begins with the allocator; all but `rules` */
     struct rf_error *error;
-    struct rf_watch *watch; /* may be NULL */
-    int code;               /* the first failure's, or 0 */
+    struct rf_watch *watch;
+    int code;        /* the first failure's, or 0 */
+    int32_t *places; /* [2 * RF_IR_RULES] hash table of named rules; 0: none, else number + 1 */
     struct rf_rule *rules;
     size_t n_rules, cap_rules;
     int32_t n_exprs, root;
-    int prunes; /* a rule without a text is left out of choices; otherwise it is an error */
+    int keeps_form; /* expressions are not simplified: for tests that compare */
+    int prunes;     /* a rule without a text is left out of choices; otherwise it is an error */
 };
 
 void rf_ir_free(struct rf_ir *ir);
-/* A step of the watch. Returns the code of the first failure. */
+/* Steps of the watch. Return the code of the first failure. */
 int rf_ir_step(struct rf_ir *ir);
+int rf_ir_steps(struct rf_ir *ir, uint64_t n);
 int rf_ir_fail(struct rf_ir *ir, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* A rule without an expression. Returns its number, or -1. */
 int32_t rf_ir_add_rule(struct rf_ir *ir, struct rf_str name, const char *shown);
 /* The rule of that name, or -1. */
-int32_t rf_ir_find_rule(const struct rf_ir *ir, struct rf_str name);
+int32_t rf_ir_find_rule(struct rf_ir *ir, struct rf_str name);
 
 const struct rf_expr *rf_ir_text(struct rf_ir *ir, struct rf_str text);
 /* Sorts and joins the ranges, and leaves out surrogates. */
@@ -93,6 +97,7 @@ const struct rf_expr *rf_ir_chars_without(struct rf_ir *ir, const struct rf_rang
 const struct rf_expr *rf_ir_sequence(struct rf_ir *ir, const struct rf_expr *const *parts,
                                      size_t n);
 const struct rf_expr *rf_ir_choice(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n);
+/* Repetitions of what may be empty are made simple: they cost most in automata. */
 const struct rf_expr *rf_ir_repeat(struct rf_ir *ir, const struct rf_expr *repeated, int32_t least,
                                    int32_t most);
 const struct rf_expr *rf_ir_rule(struct rf_ir *ir, int32_t rule);

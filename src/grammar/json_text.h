@@ -30,12 +30,31 @@ const struct rf_expr *rf_text_string_any(struct rf_ir *ir);
  * sentences. */
 const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, const char *pointer);
 
-/* Limits of a number; a bound of INT64_MIN or INT64_MAX is none. */
-struct rf_number_limits {
-    int64_t low, high;
-    int low_excluded, high_excluded;
+/* One of the characters between each two of `ends`: "09af" is a digit of hexadecimal numbers. */
+const struct rf_expr *rf_text_class(struct rf_ir *ir, const char *ends);
+
+/* ---- number_text.c ---- */
+
+enum { RF_NUMBER_DIGITS = 1000 /* most digits of a limit, before the point and behind it */ };
+
+/* One limit of a number: the digits before the decimal point ("0", or without zeros in front) and
+ * behind it (without zeros at the end). NULL for `whole`: there is none. */
+struct rf_number_limit {
+    const char *whole, *part;
+    int is_negative, is_excluded;
 };
-/* Integers between the limits, which are included; of at most 15 digits unless these have more. */
+struct rf_number_limits {
+    struct rf_number_limit low, high;
+};
+
+/* The limit that a JSON number is. `whole` NULL after a failure, and where it has too many digits,
+ * which *is_too_long says. */
+struct rf_number_limit rf_number_limit_of(struct rf_ir *ir, struct rf_str number, int is_excluded,
+                                          int *is_too_long);
+/* < 0, 0 or > 0 by their values. */
+int rf_number_limit_order(const struct rf_number_limit *a, const struct rf_number_limit *b);
+
+/* Integers between the limits, without exponents. */
 const struct rf_expr *rf_text_integer(struct rf_ir *ir, const struct rf_number_limits *limits);
 /* Numbers between the limits. A number with a limit has no exponent. */
 const struct rf_expr *rf_text_number(struct rf_ir *ir, const struct rf_number_limits *limits);

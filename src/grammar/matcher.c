@@ -8,7 +8,12 @@
  * on the stack for most tokens: they end, or are rejected, before the node's rule does. So they are
  * found once for each node, by a walk along the vocabulary's trie, with the few tokens that reach
  * past the end of the rule. For a state, the sets of its nodes are joined, and only those few
- * tokens are looked at with the stacks that it has. */
+ * tokens are looked at with the stacks that it has. A state of many nodes that are not known yet is
+ * walked from itself instead.
+ *
+ * Work is counted, because some grammars have no end of it: who computes masks also computes other
+ * people's answers. Each new mask brings a share of work, and unused shares are kept up to a limit.
+ * A mask that needs more fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +26,12 @@ enum {
     POSITIONS = 1 << 14,    /* most positions of a state */
     TRIM_BYTES = 64 << 20,  /* rf_matcher_trim frees states above so many */
     MOST_BYTES = 512 << 20, /* most memory of a matcher */
+    NEW_NODES = 16,         /* unknown nodes of a state that are looked at one by one */
+    /* Work: nodes of the trie, and POSITION for each position that is put into a set and sorted;
+     * about 30 ns each. */
+    MOST_WORK = 32 << 20, /* for one mask: about a second */
+    POSITION = 4,
+    MASK_WORK = 2 << 20, /* for each mask in the long run: more than a walk of any trie */
     UNKNOWN = -1,
     BOTTOM = -1 /* the frame below all others */
 };
@@ -91,6 +102,7 @@ struct rf_matcher {
     int32_t *way;               /* [longest token + 1]: the states on the way to a trie's node */
     uint8_t *left;              /* [longest token + 1]: 1 if the rule could end before there */
     size_t bytes, node_bytes;   /* taken by states and masks, and by node_tokens */
+    int64_t work;               /* work that is left */
 };
 
 /* ---- grammars ---- */
@@ -110,7 +122,9 @@ int rf_grammar_new(struct rf_grammar **out, enum rf_grammar_kind kind, struct rf
                    const struct rf_allocator *allocator, struct rf_error *error)
 {
     *out = NULL;
-    struct rf_ir ir = {.arena.allocator = allocator, .error = error, .watch = watch};
+    struct rf_watch nobody = {NULL, NULL, 0};
+    struct rf_ir ir = {
+        .arena.allocator = allocator, .error = error, .watch = watch ? watch : &nobody};
     struct rf_grammar *g = rf_calloc(allocator, 1, sizeof *g, "grammar", error);
     if (!g) return RF_ERR_MEMORY;
     g->allocator = allocator;
@@ -176,6 +190,14 @@ static int count_bytes(struct rf_matcher *m, size_t bytes, struct rf_error *erro
 {
     m->bytes += bytes;
     return m->bytes + m->node_bytes > MOST_BYTES ? too_large(error) : 0;
+}
+
+static int count_work(struct rf_matcher *m, size_t steps, struct rf_error *error)
+{
+    m->work -= (int64_t)steps;
+    if (m->work >= 0) return 0;
+    return rf_fail(error, RF_ERR_UNSUPPORTED,
+                   "the grammar takes too long to find the next tokens: it is too ambiguous");
 }
 
 /* ---- frames ---- */
@@ -340,6 +362,8 @@ static int32_t set_end(struct rf_matcher *m, struct rf_error *error)
         if (code) return code;
     }
     size_t n_visited = set->n;
+    int spent = count_work(m, 1 + POSITION * n_visited, error);
+    if (spent) return spent;
     for (size_t i = 0; i < n_visited; i++)
         if (m->grammar->automaton.nodes[set->visited[i].node].kind == RF_NODE_BYTE)
             set->visited[n++] = set->visited[i];
@@ -431,6 +455,7 @@ static int find_tokens(struct rf_matcher *m, int32_t state, size_t above, int32_
             continue;
         }
         int32_t from = m->way[node->depth - 1], to = state_step(m, from, node->byte, error);
+        if (to >= 0) to = count_work(m, 1, error) ? RF_ERR_UNSUPPORTED : to;
         if (to < 0) return to;
         if (node->depth > 1)
             m->left[node->depth] = m->left[node->depth - 1] | (m->states[from].accepts != 0);
@@ -570,6 +595,8 @@ static int join_dependent(struct rf_matcher *m, int32_t state, const struct node
                           uint64_t *bits, struct rf_error *error)
 {
     const int32_t *dependent = dependent_of(tokens);
+    int code = count_work(m, 1 + (size_t)tokens->n_dependent / 8, error);
+    if (code) return code;
     for (int32_t i = 0; i < tokens->n_dependent; i++) {
         if (has_bit(bits, dependent[i])) continue;
         int32_t to = walk_trie(m, state, m->grammar->vocab.texts[dependent[i]], error);
@@ -579,9 +606,39 @@ static int join_dependent(struct rf_matcher *m, int32_t state, const struct node
     return 0;
 }
 
-static int fill_bits(struct rf_matcher *m, int32_t state, uint64_t *bits, struct rf_error *error)
+/* Whether the tokens after many of the state's nodes are not known yet. */
+static int has_many_new_nodes(const struct rf_matcher *m, int32_t state)
 {
-    const struct rf_grammar_vocab *vocab = &m->grammar->vocab;
+    int32_t n_new = 0;
+    for (int32_t p = 0; p < m->states[state].n && n_new <= NEW_NODES; p++)
+        n_new += !m->nodes[m->positions[m->states[state].first + p].node];
+    return n_new > NEW_NODES;
+}
+
+/* Adds the tokens that the walk along the trie from this very state accepts. */
+static int walk_state(struct rf_matcher *m, int32_t state, uint64_t *bits, struct rf_error *error)
+{
+    const struct rf_trie *trie = &m->grammar->trie;
+    m->way[0] = state;
+    for (int32_t i = 0; i < trie->n_nodes;) {
+        const struct rf_trie_node *node = &trie->nodes[i];
+        int32_t to = state_step(m, m->way[node->depth - 1], node->byte, error);
+        if (to >= 0) to = count_work(m, 1, error) ? RF_ERR_UNSUPPORTED : to;
+        if (to < 0) return to;
+        if (to == RF_STATE_REJECTED) {
+            i = node->after;
+            continue;
+        }
+        m->way[node->depth] = to;
+        for (int32_t t = node->first_token; t < node[1].first_token; t++)
+            set_bit(bits, trie->tokens[t]);
+        i++;
+    }
+    return 0;
+}
+
+static int join_nodes(struct rf_matcher *m, int32_t state, uint64_t *bits, struct rf_error *error)
+{
     int32_t n = m->states[state].n;
     for (int32_t p = 0; p < n; p++) {
         const struct node_tokens *tokens =
@@ -594,9 +651,16 @@ static int fill_bits(struct rf_matcher *m, int32_t state, uint64_t *bits, struct
                                   bits, error);
         if (code) return code;
     }
+    return 0;
+}
+
+static int fill_bits(struct rf_matcher *m, int32_t state, uint64_t *bits, struct rf_error *error)
+{
+    const struct rf_grammar_vocab *vocab = &m->grammar->vocab;
     for (int32_t e = 0; m->states[state].accepts && e < vocab->n_ends; e++)
         set_bit(bits, vocab->ends[e]);
-    return 0;
+    return has_many_new_nodes(m, state) ? walk_state(m, state, bits, error)
+                                        : join_nodes(m, state, bits, error);
 }
 
 static void count_bits(const uint64_t *bits, size_t n_words, struct rf_token_mask *mask)
@@ -635,6 +699,7 @@ int rf_matcher_mask(struct rf_matcher *m, int32_t state, struct rf_token_mask *m
                     struct rf_error *error)
 {
     if (m->states[state].mask == UNKNOWN) {
+        m->work = m->work + MASK_WORK < MOST_WORK ? m->work + MASK_WORK : MOST_WORK;
         int32_t twin = twin_state(m, state, error);
         if (twin < 0) return twin;
         int32_t made = m->states[twin].mask;
@@ -666,6 +731,7 @@ int rf_matcher_new(struct rf_matcher **out, const struct rf_grammar *grammar,
     if (!m) return RF_ERR_MEMORY;
     m->allocator = allocator;
     m->grammar = grammar;
+    m->work = MOST_WORK;
     m->nodes = rf_calloc(allocator, grammar->automaton.n_nodes, sizeof *m->nodes, what, error);
     m->found = rf_malloc(allocator, 2 * n_tokens, sizeof *m->found, what, error);
     m->way = rf_malloc(allocator, longest, sizeof *m->way, what, error);

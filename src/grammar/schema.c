@@ -29,18 +29,18 @@ static int are_apart(struct rf_schema_reader *r, const struct rf_conjunction *a,
             if (has_x && has_y) {
                 const struct rf_json *values = rf_json_get(x, "enum");
                 for (size_t v = 0; v < rf_json_count(values); v++)
-                    common |= rf_schema_lists(x, rf_json_at(values, v)) &&
-                              rf_schema_lists(y, rf_json_at(values, v));
+                    common |= rf_schema_lists(r, x, rf_json_at(values, v)) &&
+                              rf_schema_lists(r, y, rf_json_at(values, v));
                 const struct rf_json *only = rf_json_get(x, "const");
-                if (only) common |= rf_schema_lists(y, only);
+                if (only) common |= rf_schema_lists(r, y, only);
                 if ((values || only) && !common) return 1;
             }
             const struct rf_json *names = rf_json_get(x, "required"),
                                  *others = rf_json_get(y, "required");
-            for (size_t n = 0; n < rf_json_count(names); n++) {
+            for (size_t n = 0; n < rf_json_count(names) && !rf_ir_step(r->ir); n++) {
                 struct rf_str name, other;
                 if (!rf_json_string(rf_json_at(names, n), &name)) continue;
-                for (size_t o = 0; o < rf_json_count(others); o++) {
+                for (size_t o = 0; o < rf_json_count(others) && !rf_ir_step(r->ir); o++) {
                     if (!rf_json_string(rf_json_at(others, o), &other) || !rf_str_same(name, other))
                         continue;
                     const struct rf_json *p = rf_json_get(rf_json_get(x, "properties"), name.data),
@@ -55,6 +55,8 @@ static int are_apart(struct rf_schema_reader *r, const struct rf_conjunction *a,
     return 0;
 }
 
+enum { PAIR = 16 /* steps of comparing two branches */ };
+
 static void check_one_of(struct rf_schema_reader *r, const struct rf_json *branches,
                          const char *pointer)
 {
@@ -62,7 +64,7 @@ static void check_one_of(struct rf_schema_reader *r, const struct rf_json *branc
     const char **at = rf_schema_take(r, n, sizeof *at);
     for (size_t i = 0; at && i < n; i++) at[i] = rf_pointer_at(r, pointer, i);
     for (size_t i = 0; i < n && !r->ir->code; i++)
-        for (size_t k = i + 1; k < n && !rf_ir_step(r->ir); k++) {
+        for (size_t k = i + 1; k < n && !rf_ir_steps(r->ir, PAIR); k++) {
             struct rf_conjunction a = rf_conjunction_new(r, rf_json_at(branches, i), at[i]),
                                   b = rf_conjunction_new(r, rf_json_at(branches, k), at[k]);
             if (!r->ir->code && !are_apart(r, &a, &b, 0))

@@ -112,7 +112,8 @@ int rf_json_type(const struct rf_json *value);
 /* ---- schema_scalars.c ---- */
 
 /* Whether enum and const, where there are such, list the value. */
-int rf_schema_lists(const struct rf_json *schema, const struct rf_json *value);
+int rf_schema_lists(struct rf_schema_reader *r, const struct rf_json *schema,
+                    const struct rf_json *value);
 /* The values that `m` lists, as far as they meet all members. */
 const struct rf_expr *rf_schema_listed(struct rf_schema_reader *r, const struct rf_conjunction *c,
                                        const struct rf_schema_member *m);

@@ -113,7 +113,7 @@ static const struct rf_expr *other_key(struct rf_schema_reader *r, const struct 
     int ends = 0;
     if (n == 0) return rest;
     memcpy(excluded, hard, sizeof hard);
-    for (size_t i = 0; i < n && !r->ir->code; i++) {
+    for (size_t i = 0; i < n && !rf_ir_step(r->ir); i++) {
         if (keys[i].bytes == at) {
             ends = 1;
             continue;
@@ -134,6 +134,7 @@ static const struct rf_expr *other_key(struct rf_schema_reader *r, const struct 
         struct rf_str *same = rf_schema_take(r, n, sizeof *same);
         if (!same) return NULL;
         size_t n_same = 0;
+        rf_ir_steps(r->ir, n);
         for (size_t k = i; k < n; k++)
             if (keys[k].bytes >= at + bytes &&
                 memcmp(keys[k].data + at, keys[i].data + at, bytes) == 0)
@@ -158,20 +159,38 @@ struct property {
 struct properties {
     struct property *items;
     size_t n, cap;
+    size_t *places, n_places; /* hash table: 0, or an item's index + 1; a power of two */
 };
 
-static struct property *find_property(const struct properties *list, struct rf_str name)
+static size_t *place_of_name(const struct properties *list, struct rf_str name)
 {
-    for (size_t i = 0; i < list->n; i++)
-        if (rf_str_same(list->items[i].name, name)) return &list->items[i];
-    return NULL;
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < name.bytes; i++) hash = (hash ^ (unsigned char)name.data[i]) * 16777619u;
+    for (size_t at = hash & (list->n_places - 1);; at = (at + 1) & (list->n_places - 1)) {
+        size_t *place = &list->places[at];
+        if (!*place || rf_str_same(list->items[*place - 1].name, name)) return place;
+    }
+}
+
+/* Room in the table for one more name. */
+static void widen_places(struct rf_schema_reader *r, struct properties *list)
+{
+    if (2 * (list->n + 1) <= list->n_places) return;
+    size_t n = list->n_places ? 2 * list->n_places : 32;
+    size_t *places = rf_schema_take(r, n, sizeof *places);
+    if (!places) return;
+    list->places = places;
+    list->n_places = n;
+    for (size_t i = 0; i < list->n; i++) *place_of_name(list, list->items[i].name) = i + 1;
 }
 
 static struct property *add_property(struct rf_schema_reader *r, struct properties *list,
                                      struct rf_str name)
 {
-    struct property *found = find_property(list, name);
-    if (found || r->ir->code) return found;
+    widen_places(r, list);
+    if (rf_ir_step(r->ir)) return NULL;
+    size_t *place = place_of_name(list, name);
+    if (*place) return &list->items[*place - 1];
     struct property *grown = rf_grow(r->ir->arena.allocator, list->items, list->n, 1, &list->cap,
                                      sizeof *grown, "a schema", r->ir->error);
     if (!grown) {
@@ -180,6 +199,7 @@ static struct property *add_property(struct rf_schema_reader *r, struct properti
     }
     list->items = grown;
     list->items[list->n] = (struct property){name, 0, NULL};
+    *place = list->n + 1;
     return &list->items[list->n++];
 }
 
@@ -194,7 +214,13 @@ static void list_properties(struct rf_schema_reader *r, const struct rf_conjunct
         if (all && !rf_json_is_object(all))
             rf_schema_bad(r, RF_ERR_FORMAT, rf_pointer_to(r, c->members[i].pointer, "properties"),
                           "this is not an object");
-        for (void *k = NULL; rf_json_next(all, &k, &name, &value);) add_property(r, list, name);
+        for (void *k = NULL; !r->ir->code && rf_json_next(all, &k, &name, &value);) {
+            if (rf_utf8_valid_prefix(name.data, name.bytes) < name.bytes)
+                rf_schema_bad(r, RF_ERR_UNSUPPORTED,
+                              rf_pointer_to(r, c->members[i].pointer, "properties"),
+                              "a name with a zero byte is not supported");
+            add_property(r, list, name);
+        }
     }
     for (int32_t i = 0; i < c->n; i++) {
         const struct rf_json *names = rf_json_get(c->members[i].schema, "required");
@@ -207,6 +233,10 @@ static void list_properties(struct rf_schema_reader *r, const struct rf_conjunct
                               "this is not an array of strings");
                 return;
             }
+            if (name.bytes && memchr(name.data, 0, name.bytes))
+                rf_schema_bad(r, RF_ERR_UNSUPPORTED,
+                              rf_pointer_to(r, c->members[i].pointer, "required"),
+                              "a name with a zero byte is not supported");
             struct property *property = add_property(r, list, name);
             if (property) property->is_required = 1;
         }
@@ -232,6 +262,13 @@ static const struct rf_expr *property_value(struct rf_schema_reader *r,
         }
     }
     return r->value(r, &of);
+}
+
+static const char *terminated_name(struct rf_schema_reader *r, struct rf_str name)
+{
+    char *copy = rf_schema_take(r, name.bytes + 1, 1);
+    if (copy && name.bytes) memcpy(copy, name.data, name.bytes);
+    return copy;
 }
 
 static const struct rf_expr *member_of(struct rf_schema_reader *r, const struct rf_expr *key,
@@ -322,8 +359,8 @@ const struct rf_expr *rf_schema_object(struct rf_schema_reader *r, const struct 
     int is_empty = 1; /* the object may be */
     for (size_t i = 0; i < list.n && !ir->code && !missing; i++) {
         struct property *p = &list.items[i];
-        char name[512];
-        snprintf(name, sizeof name, "%.*s", rf_shown_up_to(p->name, sizeof name - 1), p->name.data);
+        const char *name = terminated_name(r, p->name);
+        if (!name) break;
         p->member = member_of(r, key_text(r, p->name), property_value(r, c, name));
         is_empty &= !p->is_required;
         if (p->is_required && rf_text_is_none(p->member)) missing = name;

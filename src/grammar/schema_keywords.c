@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/decimal.h"
+
 static const struct {
     const char *name;
     int types;
@@ -40,6 +42,7 @@ static const struct {
                 {"format", RF_JSON_STRING},
                 {"minimum", RF_JSON_NUMBER},
                 {"maximum", RF_JSON_NUMBER},
+                {"multipleOf", RF_JSON_NUMBER},
                 {"exclusiveMinimum", RF_JSON_NUMBER},
                 {"exclusiveMaximum", RF_JSON_NUMBER}};
 
@@ -142,11 +145,14 @@ const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
 
 /* ---- conjunctions ---- */
 
+enum { KEYWORD = 8 /* steps of looking one up */ };
+
 static int check_keywords(struct rf_schema_reader *r, const struct rf_schema_member *m)
 {
     struct rf_str key;
     const struct rf_json *value;
-    for (void *i = NULL; rf_json_next(m->schema, &i, &key, &value);) {
+    for (void *i = NULL;
+         !rf_ir_steps(r->ir, KEYWORD) && rf_json_next(m->schema, &i, &key, &value);) {
         int is_known = strncmp(key.data, "x-", 2) == 0;
         for (size_t k = 0; k < sizeof keywords / sizeof *keywords; k++)
             is_known |= rf_str_is(key, keywords[k].name);
@@ -339,16 +345,14 @@ int rf_conjunction_types(struct rf_schema_reader *r, const struct rf_conjunction
 
 int rf_json_type(const struct rf_json *value)
 {
+    char buffer[RF_JSON_NUMBER_BUFFER];
     struct rf_str text;
-    int64_t integer;
-    double number;
     int flag;
     if (rf_json_is_null(value)) return RF_JSON_NULL;
     if (rf_json_bool(value, &flag)) return RF_JSON_BOOLEAN;
     if (rf_json_is_object(value)) return RF_JSON_OBJECT;
     if (rf_json_is_array(value)) return RF_JSON_ARRAY;
-    if (rf_json_string(value, &text)) return RF_JSON_STRING;
-    if (rf_json_integer(value, &integer)) return RF_JSON_INTEGER;
-    return rf_json_number(value, &number) && floor(number) == number ? RF_JSON_INTEGER
-                                                                     : RF_JSON_FRACTION;
+    if (!rf_json_number_string(value, buffer, &text)) return RF_JSON_STRING;
+    struct rf_decimal d = rf_decimal_of(text.data, text.bytes);
+    return rf_decimal_is_integer(&d) ? RF_JSON_INTEGER : RF_JSON_FRACTION;
 }

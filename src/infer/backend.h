@@ -173,8 +173,8 @@ enum rf_op_kind {
     RF_OP_COPY       /* out[0] = in[0] */
 };
 
-/* The frequencies that an operation rotates by. Long ones take the place of the global ones in
- * caches that are longer than n_ctx_short. */
+/* The rotation of an operation. The long one takes the place of the global one in rows that are
+ * `is_long`. */
 enum rf_rotation { RF_ROTATE_GLOBAL, RF_ROTATE_LOCAL, RF_ROTATE_NOT };
 
 enum { RF_OP_INPUTS = 3 };
@@ -219,6 +219,9 @@ struct rf_rows {
     const int32_t *tokens;
     const int32_t *parents; /* NULL: each follows the one before */
     int32_t n, first_pos;
+    /* The rows rotate by RF_ROPE_LONG, as the rows before them in the cache did. Only for models
+     * with rope_long_factors. */
+    int is_long;
 };
 
 struct rf_candidate {

@@ -59,8 +59,11 @@ static int has_choice(enum rf_weight_role role)
 static void plan_from(struct plan_list *list, int32_t first, enum rf_weight_form form)
 {
     for (int32_t i = first; i < list->count; i++) {
-        if (list->plans[i].role != RF_WEIGHT_ROUTER) list->plans[i].form = form;
-        rf_plan_weight(&list->plans[i]);
+        struct rf_weight_plan *plan = &list->plans[i];
+        if (plan->role != RF_WEIGHT_ROUTER) plan->form = form;
+        plan->is_mapped =
+            rf_source_is_mapped(list->source, plan->tensor->data, plan->tensor->bytes);
+        rf_plan_weight(plan);
     }
 }
 
@@ -104,9 +107,35 @@ void rf_model_free(struct rf_model *model)
     rf_free(allocator, model);
 }
 
+/* Loads the weights by their plans. Where kept casts turn out to be damaged, once more without. */
+static int load_planned(struct rf_model *model, struct rf_queue *queue, struct plan_list *list,
+                        const struct rf_kept_folder *folder, rf_load_progress progress, void *user,
+                        struct rf_error *error)
+{
+    const struct rf_backend_ops *ops = queue->backend->ops;
+    struct rf_kept *kept = rf_kept_open(folder, list->plans, list->count, model->allocator);
+    int code =
+        ops->weights_new(&model->weights, queue, list->plans, list->count, progress, user, error);
+    if (!rf_kept_close(kept, code == 0)) return code;
+    ops->weights_free(model->weights);
+    model->weights = NULL;
+    for (int32_t i = 0; i < list->count; i++) list->plans[i].kept = NULL;
+    return ops->weights_new(&model->weights, queue, list->plans, list->count, progress, user,
+                            error);
+}
+
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_queue *queue,
                   enum rf_weight_form form, rf_load_progress progress, void *user,
                   struct rf_error *error)
+{
+    static const struct rf_kept_folder nowhere;
+    return rf_model_load_draft(model, source, queue, form, &nowhere, progress, user, error);
+}
+
+int rf_model_load_draft(struct rf_model **model, const struct rf_source *source,
+                        struct rf_queue *queue, enum rf_weight_form form,
+                        const struct rf_kept_folder *folder, rf_load_progress progress, void *user,
+                        struct rf_error *error)
 {
     const struct rf_allocator *allocator = queue->backend->allocator;
     *model = NULL;
@@ -116,9 +145,7 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     made->source = source;
     struct plan_list list;
     int code = want_all(&list, source, form, made, allocator, error);
-    if (!code)
-        code = queue->backend->ops->weights_new(&made->weights, queue, list.plans, list.count,
-                                                progress, user, error);
+    if (!code) code = load_planned(made, queue, &list, folder, progress, user, error);
     rf_free(allocator, list.plans);
     if (code) {
         rf_model_free(made);

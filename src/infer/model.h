@@ -4,6 +4,7 @@
 #define RF_INFER_MODEL_H
 
 #include "infer/backend.h"
+#include "weights/kept.h"
 
 struct rf_layer {
     struct rf_weight *attn_norm, *q, *k, *v, *o;
@@ -11,6 +12,7 @@ struct rf_layer {
     struct rf_weight *q_norm, *k_norm;          /* may be NULL */
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* may be NULL */
     struct rf_weight *gate, *up, *down;
+    struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
@@ -30,6 +32,11 @@ struct rf_model {
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_queue *queue,
                   enum rf_weight_form form, rf_load_progress progress, void *user,
                   struct rf_error *error);
+/* The same for a draft, whose casts may be kept in a folder between runs. */
+int rf_model_load_draft(struct rf_model **model, const struct rf_source *source,
+                        struct rf_queue *queue, enum rf_weight_form form,
+                        const struct rf_kept_folder *folder, rf_load_progress progress, void *user,
+                        struct rf_error *error);
 /* A model of one layer of `source`. Its embedding table is `rows`, F32 [n_embd, rows], so a pass
  * reads the layer's input rows by their index in place of tokens; it has no output head. */
 int rf_model_load_layer(struct rf_model **model, const struct rf_source *source, int32_t layer,

@@ -184,11 +184,13 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         return;
     }
     if (taps_inputs) tap_input(program, RF_INPUT_FFN);
-    add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
+    struct rf_op *both = add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
+    both->bias[0] = layer->gate_bias;
+    both->bias[1] = layer->up_bias;
     if (taps_inputs)
         program->body[program->n_body - 1].out[0] = tap_slot(RF_INPUT_DOWN);
     else
-        add_branch(program, i, RF_SLOT_GATED, layer->down, NULL, layer->ffn_post_norm);
+        add_branch(program, i, RF_SLOT_GATED, layer->down, layer->down_bias, layer->ffn_post_norm);
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)

@@ -41,8 +41,8 @@ int rf_sampling_check(const struct rf_sampling *sampling, struct rf_error *error
                        (double)sampling->temperature);
     if (sampling->top_k < 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "top_k %d is negative", sampling->top_k);
-    if (!(sampling->top_p > 0.0f && sampling->top_p <= 1.0f))
-        return rf_fail(error, RF_ERR_ARGUMENT, "top_p %g is not over 0 and at most 1",
+    if (!(sampling->top_p >= 0.0f && sampling->top_p <= 1.0f))
+        return rf_fail(error, RF_ERR_ARGUMENT, "top_p %g is not between 0 and 1",
                        (double)sampling->top_p);
     if (!(sampling->min_p >= 0.0f && sampling->min_p <= 1.0f))
         return rf_fail(error, RF_ERR_ARGUMENT, "min_p %g is not between 0 and 1",
@@ -61,8 +61,10 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
                    struct rf_error *error)
 {
     int code = rf_sampling_check(sampling, error);
-    if (!code) sampler->sampling = *sampling;
-    return code;
+    if (code) return code;
+    sampler->sampling = *sampling;
+    if (sampling->top_p == 0.0f) sampler->sampling.temperature = 0.0f; /* the greatest alone */
+    return 0;
 }
 
 void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias, int32_t n)

@@ -18,7 +18,7 @@
 struct rf_sampling {
     float temperature;
     int32_t top_k;         /* 0: off */
-    float top_p;           /* 1: off */
+    float top_p;           /* 1: off; 0: as temperature 0 */
     float min_p;           /* 0: off */
     float repeat_penalty;  /* 1: off */
     int32_t repeat_last_n; /* -1: all */

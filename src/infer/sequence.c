@@ -16,7 +16,9 @@
  * 6. A pass of the judge ends the writer: nothing behind n_read is valid after it.
  * 7. The kept answer is the answer of one row of one pass. It is valid while that pass is the last
  *    one of its view, and while the view may use entries for all n_answered tokens.
- * 8. A call that fails changes no committed token; only a cancelled prefill keeps the tokens that
+ * 8. All entries are of short rows or all are of long ones (is_long), and a pass adds rows of their
+ *    kind. A text of the other kind cannot use them.
+ * 9. A call that fails changes no committed token; only a cancelled prefill keeps the tokens that
  *    it read.
  *
  * check_invariants() asserts 1, 3 and 4 wherever one of their numbers changes; the functions that
@@ -37,7 +39,10 @@ struct rf_sequence {
     struct rf_view *judge;
     struct rf_cache *cache;
     int32_t n_ctx, n_vocab;
+    int32_t n_short; /* the longest text whose rows are short */
     int32_t n, n_ahead;
+
+    int is_long; /* rows of the cache's entries are long ones */
 
     int32_t n_read;               /* positions that hold the judge's entries */
     const struct rf_view *writer; /* the other view with entries behind n_read, or NULL */
@@ -77,11 +82,12 @@ static struct rf_sequence *sequence_alloc(struct rf_view *judge, int32_t n_ctx,
                      sizeof *made + ((size_t)n_ctx + RF_TREE_ROWS) * sizeof *made->tokens,
                      "sequence", error);
     if (!made) return NULL;
-    *made =
-        (struct rf_sequence){.allocator = allocator,
-                             .judge = judge,
-                             .n_ctx = n_ctx,
-                             .n_vocab = judge ? judge->shape.program->params->n_vocab : INT32_MAX};
+    const struct rf_params *params = judge ? judge->shape.program->params : NULL;
+    *made = (struct rf_sequence){.allocator = allocator,
+                                 .judge = judge,
+                                 .n_ctx = n_ctx,
+                                 .n_vocab = params ? params->n_vocab : INT32_MAX,
+                                 .n_short = params ? rf_rope_short_text(params) : INT32_MAX};
     return made;
 }
 
@@ -120,6 +126,7 @@ int rf_sequence_fork(struct rf_sequence **copy, struct rf_sequence *from, struct
     if (!made) return give_sequence(copy, NULL, RF_ERR_MEMORY);
     made->n = from->n;
     made->n_read = from->n_read < from->n ? from->n_read : from->n;
+    made->is_long = from->is_long;
     if (from->cache)
         made->n_read = from->cache->backend->ops->cache_resume(from->cache, made->n_read);
     memcpy(made->tokens, from->tokens, (size_t)from->n * sizeof *made->tokens);
@@ -152,9 +159,24 @@ int32_t rf_sequence_n_ctx(const struct rf_sequence *s)
     return s->n_ctx;
 }
 
+static int is_long_text(const struct rf_sequence *s, int32_t n_text)
+{
+    return n_text > s->n_short;
+}
+
+int32_t rf_sequence_n_read_for(const struct rf_sequence *s, int32_t n_text)
+{
+    return is_long_text(s, n_text) == s->is_long ? s->n_read : 0;
+}
+
 int32_t rf_sequence_n_read(const struct rf_sequence *s)
 {
-    return s->n_read;
+    return rf_sequence_n_read_for(s, s->n);
+}
+
+int32_t rf_sequence_room(const struct rf_sequence *s, int32_t n_text)
+{
+    return (is_long_text(s, n_text) || s->n_short > s->n_ctx ? s->n_ctx : s->n_short) - n_text;
 }
 
 void rf_sequence_set_follower(struct rf_sequence *s, struct rf_follower *follower)
@@ -236,33 +258,48 @@ int rf_sequence_commit(struct rf_sequence *s, struct rf_error *error)
 
 /* ---- reading ---- */
 
-/* Positions with entries that this view may use. */
-static int32_t usable(const struct rf_sequence *s, const struct rf_view *view)
+/* Positions with entries that this view may use for the text's first n_text tokens (8). */
+static int32_t usable(const struct rf_sequence *s, const struct rf_view *view, int32_t n_text)
 {
+    if (is_long_text(s, n_text) != s->is_long) return 0;
     return view == s->writer ? s->n_written : s->n_read;
+}
+
+/* Length of the text that decides which entries a question may use. */
+static int32_t text_of(const struct rf_ask *ask)
+{
+    return ask->reads_only ? ask->sequence->n : ask->n_text;
 }
 
 /* Invariant 7, for the text's first n_text tokens. */
 static int has_answer(const struct rf_sequence *s, const struct rf_view *view, int32_t n_text)
 {
     return s->answerer == view && s->answer_pass == view->passes && s->n_answered == n_text &&
-           usable(s, view) >= n_text;
+           usable(s, view, n_text) >= n_text;
+}
+
+int32_t rf_ask_unread(const struct rf_ask *ask, const struct rf_view *view)
+{
+    int32_t read = usable(ask->sequence, view, text_of(ask));
+    if (read < ask->n_text) return ask->n_text - read;
+    return has_answer(ask->sequence, view, ask->n_text) ? 0 : 1;
 }
 
 int32_t rf_sequence_unread(const struct rf_sequence *s, const struct rf_view *view, int32_t n_text)
 {
-    int32_t read = usable(s, view);
-    if (read < n_text) return n_text - read;
-    return has_answer(s, view, n_text) ? 0 : 1;
+    const struct rf_ask ask = {.sequence = (struct rf_sequence *)s, .n_text = n_text};
+    return rf_ask_unread(&ask, view);
 }
 
 /* Call before a pass of the view over positions from `from` on, which overwrites the entries there
- * (5). */
-static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_t from)
+ * (5), as part of a text of n_text tokens (8). */
+static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_t from,
+                       int32_t n_text)
 {
-    assert(from <= usable(s, view));
+    assert(from <= usable(s, view, n_text));
     limit_read(s, from);
-    assert(from == usable(s, view));
+    s->is_long = is_long_text(s, n_text);
+    assert(from == usable(s, view, n_text));
     (void)view;
 }
 
@@ -281,15 +318,18 @@ static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t 
     check_invariants(s);
 }
 
-/* One pass over n tokens of the text from position `from` on. */
+/* One pass over n tokens from position `from` on, of the text's first n_text. */
 static int read_block(struct rf_sequence *s, struct rf_view *view, int32_t from, int32_t n,
-                      struct rf_pass *pass, struct rf_error *error)
+                      int32_t n_text, struct rf_pass *pass, struct rf_error *error)
 {
-    const struct rf_rows rows = {
-        .cache = s->cache, .tokens = s->tokens + from, .n = n, .first_pos = from};
+    const struct rf_rows rows = {.cache = s->cache,
+                                 .tokens = s->tokens + from,
+                                 .n = n,
+                                 .first_pos = from,
+                                 .is_long = is_long_text(s, n_text)};
     pass->groups = &rows;
     pass->n_groups = 1;
-    begin_pass(s, view, from);
+    begin_pass(s, view, from, n_text);
     int code = rf_view_run(view, pass, error);
     if (!code) end_pass(s, view, from + n);
     return code;
@@ -302,6 +342,19 @@ static int tell_cancelled(const struct rf_sequence *s, int code, struct rf_error
                : code;
 }
 
+/* Reads up to position `to`, without answers, as part of a text of n_text tokens. */
+static int read_up_to(struct rf_sequence *s, struct rf_view *view, int32_t to, int32_t n_text,
+                      struct rf_error *error)
+{
+    int code = 0;
+    for (int32_t from; !code && (from = usable(s, view, n_text)) < to;) {
+        struct rf_pass pass = {0};
+        int32_t n = to - from < view->shape.max_rows ? to - from : view->shape.max_rows;
+        code = read_block(s, view, from, n, n_text, &pass, error);
+    }
+    return code;
+}
+
 /* Reads most of a text that does not fit into one pass together with its draft. */
 static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_error *error)
 {
@@ -309,21 +362,16 @@ static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_
     if (ask->reads_only) return 0;
     int32_t most = ask->n_draft < RF_FEW_ROWS ? RF_FEW_ROWS : ask->n_draft + 1;
     if (most > view->shape.max_rows) most = view->shape.max_rows;
-    if (ask->n_text - usable(s, view) + ask->n_draft <= most) return 0;
-    for (int32_t left; (left = ask->n_text - usable(s, view) - 1) > 0;) {
-        struct rf_pass pass = {0};
-        int32_t n = left < view->shape.max_rows ? left : view->shape.max_rows;
-        int code = read_block(s, view, usable(s, view), n, &pass, error);
-        if (code) return code;
-    }
-    return 0;
+    int32_t n_text = ask->n_text;
+    if (n_text - usable(s, view, n_text) + ask->n_draft <= most) return 0;
+    return read_up_to(s, view, n_text - 1, n_text, error);
 }
 
 /* Row `row` of the pass that has just ended answers what follows the first n_text tokens (7). */
 static void note_answer(struct rf_sequence *s, const struct rf_view *view, int32_t n_text,
                         int32_t row, const struct rf_best *best)
 {
-    assert(n_text <= usable(s, view));
+    assert(n_text <= usable(s, view, n_text));
     s->answerer = view;
     s->answer_pass = view->passes;
     s->answer_row = row;
@@ -347,6 +395,11 @@ static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struc
         return rf_fail(error, RF_ERR_CONTEXT,
                        "%d draft tokens do not fit: the context holds %d, of which %d are taken",
                        ask->n_draft, s->n_ctx, ask->n_text);
+    if (ask->n_draft > rf_sequence_room(s, ask->n_text))
+        return rf_fail(error, RF_ERR_CONTEXT,
+                       "%d draft tokens after %d: the frequencies of texts of more than %d differ, "
+                       "so one question cannot be about both",
+                       ask->n_draft, ask->n_text, s->n_short);
     for (int32_t i = 0; i < ask->n_draft; i++)
         if (ask->draft[i] < 0 || ask->draft[i] >= s->n_vocab)
             return rf_fail(error, RF_ERR_ARGUMENT,
@@ -370,7 +423,7 @@ static int gather_rows(struct gathered *g, struct rf_ask *ask, int32_t index, st
                        struct rf_error *error)
 {
     struct rf_sequence *s = ask->sequence;
-    int32_t from = usable(s, view);
+    int32_t from = usable(s, view, text_of(ask));
     if (from >= ask->n_text) from = ask->n_text - 1; /* the last row again: same bits */
     int32_t unread = ask->n_text - from, n = unread + ask->n_draft;
     int32_t answers = ask->reads_only ? 0 : ask->n_draft + 1;
@@ -392,7 +445,8 @@ static int gather_rows(struct gathered *g, struct rf_ask *ask, int32_t index, st
                                         .tokens = tokens,
                                         .parents = ask->parents ? parents : NULL,
                                         .n = n,
-                                        .first_pos = from};
+                                        .first_pos = from,
+                                        .is_long = is_long_text(s, text_of(ask))};
     ask->first = g->n_wanted;
     g->has_masks |= ask->masks != NULL;
     for (int32_t i = n - answers; i < n; i++) {
@@ -421,7 +475,7 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
         code = gather_rows(&gathered, &asks[a], a, view, error);
     if (code) return tell_cancelled(asks->sequence, code, error);
     for (int32_t a = 0; a < n_asks; a++)
-        begin_pass(asks[a].sequence, view, gathered.groups[a].first_pos);
+        begin_pass(asks[a].sequence, view, gathered.groups[a].first_pos, text_of(&asks[a]));
     const struct rf_pass pass = {.groups = gathered.groups,
                                  .n_groups = n_asks,
                                  .wanted = gathered.wanted,
@@ -448,7 +502,8 @@ int rf_sequence_accept(struct rf_sequence *s, struct rf_view *view, int32_t n_te
                        const int32_t *path, int32_t n, struct rf_error *error)
 {
     if (n == 0) return 0;
-    assert(usable(s, view) == n_text && n_text + n <= s->n + s->n_ahead);
+    assert(usable(s, view, n_text) == n_text && n_text + n <= s->n + s->n_ahead);
+    assert(n <= rf_sequence_room(s, n_text));
     int code = s->cache->backend->ops->cache_keep(s->cache, n_text, path, n, error);
     if (code) return code;
     end_pass(s, view, n_text + n);
@@ -459,14 +514,15 @@ int rf_sequence_accept(struct rf_sequence *s, struct rf_view *view, int32_t n_te
 static int read_rest(struct rf_sequence *s, struct rf_view *view, rf_read_progress progress,
                      void *user, struct rf_error *error)
 {
-    int32_t start = usable(s, view), total = s->n - start, last;
+    int32_t start = usable(s, view, s->n), total = s->n - start, last;
     struct rf_best best;
-    for (int32_t from; (from = usable(s, view)) < s->n;) {
+    if (progress && progress(user, 0, total)) return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
+    for (int32_t from; (from = usable(s, view, s->n)) < s->n;) {
         int32_t left = s->n - from;
         int32_t n = left < view->shape.max_rows ? left : view->shape.max_rows;
         last = n - 1;
         struct rf_pass pass = {.wanted = &last, .n_wanted = n == left, .n_best = 1, .best = &best};
-        int code = read_block(s, view, from, n, &pass, error);
+        int code = read_block(s, view, from, n, s->n, &pass, error);
         if (code) return code;
         if (progress && progress(user, from + n - start, total) && from + n < s->n)
             return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
@@ -510,15 +566,38 @@ int rf_sequence_prefill(struct rf_sequence *s, struct rf_view *view, const int32
     int32_t n_before = s->n;
     int code = rf_sequence_append(s, tokens, n, error);
     if (code) return code;
-    if (usable(s, view) == s->n) return 0;
+    if (usable(s, view, s->n) == s->n) return 0;
     code = read_rest(s, view, progress, user, error);
     return code ? undo_read(s, n_before, code, error) : 0;
+}
+
+/* Reads the text's first n_text tokens, and writes what the rows [from, to) say about the token
+ * after each to logprobs. */
+static int score_rows(struct rf_sequence *s, struct rf_view *view, int32_t from, int32_t to,
+                      int32_t n_text, double *logprobs, struct rf_error *error)
+{
+    int32_t wanted[RF_MAX_ROWS];
+    for (int32_t start; (start = usable(s, view, n_text)) < n_text;) {
+        int32_t left = n_text - start;
+        int32_t rows = left < view->shape.max_rows ? left : view->shape.max_rows;
+        int32_t low = from > start ? from : start, high = to < start + rows ? to : start + rows;
+        struct rf_pass pass = {.wanted = wanted,
+                               .n_wanted = high > low ? high - low : 0,
+                               .targets = s->tokens + low + 1,
+                               .logprobs = logprobs + (low - from)};
+        for (int32_t i = 0; i < pass.n_wanted; i++) wanted[i] = low - start + i;
+        int code = read_block(s, view, start, rows, n_text, &pass, error);
+        for (int32_t i = 0; !code && i < pass.n_wanted; i++)
+            if (!isfinite(pass.logprobs[i])) code = rf_not_finite(low + i + 1, error);
+        if (code) return code;
+    }
+    return 0;
 }
 
 int rf_sequence_score(struct rf_sequence *s, struct rf_view *view, const int32_t *tokens, int32_t n,
                       int32_t first, double *logprobs, struct rf_error *error)
 {
-    int32_t n_before = s->n, wanted[RF_MAX_ROWS];
+    int32_t n_before = s->n;
     if (first < 0 || first > n || (first == 0 && n_before == 0 && n > 0))
         return rf_fail(error, RF_ERR_ARGUMENT, "first %d: a token can be scored only after another",
                        first);
@@ -527,23 +606,15 @@ int rf_sequence_score(struct rf_sequence *s, struct rf_view *view, const int32_t
     /* The row before the first token must be in the pass: read it again, to the same bits. */
     if (first == 0 && n > 0 && s->n_read == n_before) limit_read(s, n_before - 1);
     /* Row i predicts token i + 1: the rows wanted begin before the first scored token and end
-     * before the last. */
-    int32_t from = n_before + first - 1, to = s->n - 1;
-    for (int32_t start; (start = usable(s, view)) < s->n;) {
-        int32_t left = s->n - start;
-        int32_t rows = left < view->shape.max_rows ? left : view->shape.max_rows;
-        int32_t low = from > start ? from : start, high = to < start + rows ? to : start + rows;
-        struct rf_pass pass = {.wanted = wanted,
-                               .n_wanted = high > low ? high - low : 0,
-                               .targets = s->tokens + low + 1,
-                               .logprobs = logprobs + (low - from)};
-        for (int32_t i = 0; i < pass.n_wanted; i++) wanted[i] = low - start + i;
-        code = read_block(s, view, start, rows, &pass, error);
-        for (int32_t i = 0; !code && i < pass.n_wanted; i++)
-            if (!isfinite(pass.logprobs[i])) code = rf_not_finite(low + i + 1, error);
-        if (code) return undo_read(s, n_before, code, error);
+     * before the last. Those of a short text are read as such first. */
+    int32_t from = n_before + first - 1, to = s->n - 1, border = s->n_short;
+    if (is_long_text(s, s->n) && from < border) {
+        code = score_rows(s, view, from, border, border, logprobs, error);
+        logprobs += border - from;
+        from = border;
     }
-    return 0;
+    if (!code) code = score_rows(s, view, from, to, s->n, logprobs, error);
+    return code ? undo_read(s, n_before, code, error) : 0;
 }
 
 int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t n_rows,
@@ -566,7 +637,7 @@ int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t
         code = rf_sequence_prefill(s, view, filler, left < max_rows ? left : max_rows, NULL, NULL,
                                    error);
     }
-    if (!code && usable(s, view) < s->n) code = read_rest(s, view, NULL, NULL, error);
+    if (!code) code = read_up_to(s, view, context, context + n_rows, error);
     /* A verification answers every row, a prompt the last one. */
     int32_t n_wanted = n_rows <= RF_FEW_ROWS ? n_rows : 1;
     for (int32_t i = 0; i < n_wanted; i++) wanted[i] = n_rows - n_wanted + i;
@@ -574,7 +645,7 @@ int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t
         struct rf_pass pass = {.wanted = wanted, .n_wanted = n_wanted};
         code = rf_sequence_append(s, filler, n_rows, error);
         double start = rf_clock_seconds();
-        if (!code) code = read_block(s, view, context, n_rows, &pass, error);
+        if (!code) code = read_block(s, view, context, n_rows, context + n_rows, &pass, error);
         seconds[i] = rf_clock_seconds() - start;
         if (!code) rf_sequence_rewind(s, context);
     }
@@ -597,8 +668,8 @@ uint64_t rf_sequence_kv_held(const struct rf_sequence *s)
 
 int rf_sequence_kv_save(struct rf_sequence *s, void *kv, struct rf_error *error)
 {
-    int32_t n = s->n_read < s->n ? s->n_read : s->n;
-    return s->cache->backend->ops->cache_save(s->cache, n, kv, error);
+    int32_t n = rf_sequence_n_read(s);
+    return s->cache->backend->ops->cache_save(s->cache, n < s->n ? n : s->n, kv, error);
 }
 
 int rf_sequence_load(struct rf_sequence *s, const int32_t *tokens, int32_t n, int32_t n_read,
@@ -620,6 +691,7 @@ int rf_sequence_load(struct rf_sequence *s, const int32_t *tokens, int32_t n, in
     memcpy(s->tokens, tokens, (size_t)n * sizeof *tokens);
     s->n = n;
     s->n_read = n_read;
+    s->is_long = is_long_text(s, n);
     s->answerer = NULL;
     check_invariants(s);
     return 0;

@@ -9,6 +9,12 @@
  * read along (QSpec, section 3.3): they use the judge's entries and write their own behind those,
  * which the judge overwrites when it gets there.
  *
+ * Long texts. A model may have other frequencies for texts of more than n_ctx_short tokens
+ * (struct rf_params). A row is long if the text up to it is, and then it reads rows that are long,
+ * too. So the entries of a cache are either short or long, and a text that gets over the border in
+ * either direction is read again from its beginning. Rows of both kinds never are in one question:
+ * rf_sequence_room.
+ *
  * A failed or cancelled call changes no committed token, but for prefills that were cancelled. */
 #ifndef RF_INFER_SEQUENCE_H
 #define RF_INFER_SEQUENCE_H
@@ -41,6 +47,12 @@ int32_t rf_sequence_n_committed(const struct rf_sequence *sequence);
 int32_t rf_sequence_length(const struct rf_sequence *sequence); /* committed and ahead */
 int32_t rf_sequence_n_ctx(const struct rf_sequence *sequence);
 int32_t rf_sequence_n_read(const struct rf_sequence *sequence); /* positions the judge has read */
+/* Those that the judge could use for the text's first n_text tokens: 0 where they are longer than a
+ * short text and the entries are not, or the other way. */
+int32_t rf_sequence_n_read_for(const struct rf_sequence *sequence, int32_t n_text);
+/* Tokens that may follow the first n_text in one question, drafts among them: up to the end of the
+ * context, or of short texts. */
+int32_t rf_sequence_room(const struct rf_sequence *sequence, int32_t n_text);
 
 /* Commits tokens; drops tokens ahead. Nothing is appended on failure: RF_ERR_CONTEXT when they do
  * not fit, RF_ERR_ARGUMENT names a token outside the vocabulary. */
@@ -74,7 +86,7 @@ struct rf_ask {
      * in struct rf_pass; NULL: all. */
     const uint64_t *const *masks;
     /* Only read, as far as n_text, and answer nothing; no drafts. So many tokens must fit into the
-     * pass; tokens before them are read, too. */
+     * pass; tokens before them are read, too. The committed text decides whether rows are long. */
     int reads_only;
     int32_t first; /* set by rf_read: the answer after the text is answer `first` of the view, that
                       after draft row i is first + 1 + i */
@@ -105,8 +117,10 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
 int rf_sequence_accept(struct rf_sequence *sequence, struct rf_view *view, int32_t n_text,
                        const int32_t *path, int32_t n, struct rf_error *error);
 
-/* Tokens of the first n_text that the next rf_read with this view has to read; 0 if it still has
- * the answer after them. */
+/* Tokens that rf_read has to read for this question before its drafts; 0 if the view still has the
+ * answer after them. */
+int32_t rf_ask_unread(const struct rf_ask *ask, const struct rf_view *view);
+/* The same for a question about the first n_text tokens without drafts. */
 int32_t rf_sequence_unread(const struct rf_sequence *sequence, const struct rf_view *view,
                            int32_t n_text);
 
@@ -119,7 +133,7 @@ const struct rf_best *rf_sequence_best(const struct rf_sequence *sequence,
 int rf_sequence_answer(struct rf_sequence *sequence, struct rf_view *view, const float **logits,
                        struct rf_error *error);
 
-/* Called between the blocks of a long read; non-zero cancels. */
+/* Called before a read, with nothing done, and after each of its blocks; non-zero cancels. */
 typedef int (*rf_read_progress)(void *user, int32_t done, int32_t total);
 
 /* Commits and reads tokens, in blocks of the view's max_rows. On failure nothing is committed, but

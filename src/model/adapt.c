@@ -82,7 +82,8 @@ void rf_norms_add_one(struct rf_reading *reading)
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
         struct rf_tensor *tensor = &source->tensors[i];
         size_t n = (size_t)tensor->ne[0];
-        if (tensor->ne[1] != 1 || rf_dtype_info(tensor->dtype)->block_elems != 1) continue;
+        int is_norm = tensor->ne[1] == 1 && !rf_ends_with(tensor->name, ".bias");
+        if (!is_norm || rf_dtype_info(tensor->dtype)->block_elems != 1) continue;
         float *values = rf_keep(reading, n, sizeof *values, tensor->name);
         if (!values) return;
         rf_dequantize_f32(tensor->dtype, tensor->data, values, n);

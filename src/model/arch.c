@@ -9,7 +9,7 @@ const struct rf_arch_row rf_arch_rows[] = {
     {.arch = RF_ARCH_LLAMA, /* mixtral is a llama with experts */
      .name = "llama",
      .gguf_rope = RF_ROPE_NORM,
-     .keys = RF_KEYS_WINDOW | RF_KEYS_EXPERTS | RF_KEYS_LLAMA3,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_EXPERTS | RF_KEYS_LLAMA3 | RF_KEYS_LONGROPE,
      .traits = {.expert_norm = 1}},
     {.arch = RF_ARCH_QWEN2,
      .name = "qwen2",
@@ -46,7 +46,10 @@ const struct rf_arch_row rf_arch_rows[] = {
      .period = 2,
      .odd_one = 1,
      .yarn_is_exact = 1},
-    {.arch = RF_ARCH_GRANITE, .name = "granite", .gguf_rope = RF_ROPE_NORM, .keys = RF_KEYS_SCALES},
+    {.arch = RF_ARCH_GRANITE,
+     .name = "granite",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_SCALES | RF_KEYS_LLAMA3 | RF_KEYS_LONGROPE},
     {.arch = RF_ARCH_OLMO2,
      .name = "olmo2",
      .gguf_rope = RF_ROPE_NEOX,
@@ -54,7 +57,8 @@ const struct rf_arch_row rf_arch_rows[] = {
     {.arch = RF_ARCH_SMOLLM3,
      .name = "smollm3",
      .gguf_rope = RF_ROPE_NORM,
-     .flags = {0, RF_LAYER_NO_ROPE},
+     .keys = RF_KEYS_WINDOW,
+     .flags = {0, RF_LAYER_NO_ROPE | RF_LAYER_WINDOW},
      .period = 4,
      .odd_one = 3},
     {.arch = RF_ARCH_PHI3,
@@ -76,7 +80,7 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "gemma3",
      .gguf_rope = RF_ROPE_NEOX,
      .keys = RF_KEYS_CAPS | RF_KEYS_WINDOW,
-     .traits = {.qk_norm = 1, .post_norm = 1, .gelu = 1, .rope_theta_local = 10000},
+     .traits = {.qk_norm = 1, .post_norm = 1, .gelu = 1, .rope_local.theta = 10000},
      .flags = {RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE, 0},
      .period = 6,
      .odd_one = 5,
@@ -98,7 +102,8 @@ void rf_arch_begin(struct rf_params *params, const struct rf_arch_row *row)
     params->arch = row->arch;
     params->arch_name = row->name;
     params->rope_style = row->gguf_rope;
-    params->rope_scale = params->rope_magnitude = 1;
+    params->rope.scale = params->rope.magnitude = 1;
+    params->rope_local.scale = params->rope_local.magnitude = 1;
 }
 
 uint8_t *rf_arch_own_flags(struct rf_reading *reading)

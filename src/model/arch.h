@@ -13,7 +13,7 @@ enum rf_arch_keys {
     RF_KEYS_EXPERTS = 8,  /* numbers of experts */
     RF_KEYS_SHARED = 16,  /* the width of an expert that every row has */
     RF_KEYS_LLAMA3 = 32,  /* GGUF: llama3's scaling as the tensor rope_freqs.weight */
-    RF_KEYS_LONGROPE = 64 /* longrope's two sets of factors, heads that are rotated in part */
+    RF_KEYS_LONGROPE = 64 /* GGUF: longrope's two sets of factors as tensors */
 };
 
 struct rf_arch_row {

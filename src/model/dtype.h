@@ -51,6 +51,10 @@ struct rf_dtype_info {
 /* NULL for a number that is not in enum rf_dtype. */
 const struct rf_dtype_info *rf_dtype_info(int64_t dtype);
 
+/* llama.cpp's name of a file type (LLAMA_FTYPE), what makers call their mixes: "Q4_K_M". "" for one
+ * that is unknown. */
+const char *rf_file_type_name(uint32_t file_type);
+
 /* The bytes of n elements; n is a multiple of the type's block. */
 size_t rf_dtype_bytes(enum rf_dtype dtype, size_t n);
 

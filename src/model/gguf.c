@@ -22,6 +22,7 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
     if (!code) rf_gguf_read_params(&gguf);
     rf_tensors_split(&reading);
     if (!reading.code) code = rf_tensors_sort(&reading);
+    if (!reading.code) rf_gguf_find_biases(&gguf);
     if (!reading.code) code = rf_layout_check(&reading);
     if (!reading.code) rf_gguf_read_vocab(&gguf);
     if (!reading.code) read_texts(&gguf);

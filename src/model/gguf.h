@@ -87,6 +87,8 @@ enum { RF_GGUF_TENSOR_I8 = 24 /* ggml's number of the type I8 */ };
 void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch);
 /* Reads all parameters but n_vocab and others that depend on tensors. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
+/* Sets which biases the model has. Call when the tensors are sorted. */
+void rf_gguf_find_biases(struct rf_gguf *gguf);
 void rf_gguf_read_vocab(struct rf_gguf *gguf);
 
 #endif

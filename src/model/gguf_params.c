@@ -1,6 +1,8 @@
 /* A GGUF file's parameters: keys "ARCHITECTURE.something", with llama.cpp's defaults. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "model/arch.h"
 #include "model/gguf.h"
@@ -74,10 +76,11 @@ static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
         .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
         .is_whole = !rf_arch_row(gguf->reading->source->params.arch)->yarn_is_exact,
         .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
-    rf_rope_yarn(gguf->reading, &yarn);
+    rf_rope_yarn(gguf->reading, &gguf->reading->source->params.rope, &yarn);
 }
 
-/* RoPE scaling: none, linear or YaRN. The llama3 scaling comes as a tensor of factors. */
+/* RoPE scaling: none, linear, YaRN or longrope. The factors of llama3 and of longrope are tensors.
+ */
 static void read_rope_scaling(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -89,20 +92,22 @@ static void read_rope_scaling(struct rf_gguf *gguf)
     if (factor == 0) factor = 1;
     double attn_factor = rf_gguf_float(gguf, ".rope.scaling.attn_factor", 1);
     if (attn_factor == 0) attn_factor = 1;
-    params->rope_magnitude = (float)attn_factor;
-    /* phi3's longrope: llama.cpp's converter writes no type, but two tensors of factors. */
-    if (has_longrope)
+    params->rope.magnitude = (float)attn_factor;
+    /* For phi3 llama.cpp's converter writes no type, but two tensors of factors. */
+    if (has_longrope && (params->arch == RF_ARCH_PHI3 || rf_str_is(type, "longrope")))
         params->n_ctx_short = gguf_count(gguf, ".rope.scaling.original_context_length", 0);
+    if (rf_str_is(type, "longrope") && has_longrope && !params->n_ctx_short) rf_gguf_missing(gguf);
     if (rf_str_is(type, "none")) return;
     if (rf_str_is(type, "linear"))
-        params->rope_scale = 1.0f / (float)factor;
+        params->rope.scale = 1.0f / (float)factor;
     else if (rf_str_is(type, "yarn"))
         gguf_yarn(gguf, factor, attn_factor);
     else if (!rf_str_is(type, "longrope") || !has_longrope)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "%s.rope.scaling.type is \"%.*s\"; none, linear, yarn and llama3 (as "
-               "rope_freqs.weight) are supported, of phi3 also longrope",
-               params->arch_name, rf_shown(type), type.data);
+               "%s.rope.scaling.type is \"%.*s\"; of this architecture none, linear, yarn%s are "
+               "supported",
+               params->arch_name, rf_shown(type), type.data,
+               has_longrope ? ", longrope and llama3 (as rope_freqs.weight)" : "");
 }
 
 /* Keys that change the computation in ways that the forward pass does not implement, at all or for
@@ -179,9 +184,9 @@ static void gguf_scales(struct rf_gguf *gguf)
     params->logit_cap = (float)rf_gguf_float(gguf, ".final_logit_softcapping", 0);
     params->window = (int32_t)rf_gguf_integer(gguf, ".attention.sliding_window", 0, INT32_MAX, 0);
     if (params->window > 0) read_window_pattern(gguf);
-    if (params->rope_theta_local > 0)
-        params->rope_theta_local =
-            (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_theta_local);
+    if (params->rope_local.theta > 0)
+        params->rope_local.theta =
+            (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_local.theta);
     /* Gemma's query_pre_attn_scalar is no key: only the 27B models have another than head_dim. */
     if (params->n_layer == rf_arch_row(params->arch)->n_layer_27b)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
@@ -241,6 +246,38 @@ static void gguf_pooling(struct rf_gguf *gguf)
                                                   : RF_POOLING_NONE;
 }
 
+/* Makers may write any number here, or another type: then the file names no mix. */
+static void gguf_file_type(struct rf_gguf *gguf)
+{
+    enum { UINT32 = 4, GUESSED = 1024 };
+    const struct rf_gguf_value *value = rf_gguf_find(gguf, "general.file_type");
+    uint32_t number;
+    if (!value || value->type != UINT32 || value->bytes != sizeof number) return;
+    memcpy(&number, value->data, sizeof number);
+    gguf->reading->source->file_type = rf_file_type_name(number & ~(uint32_t)GUESSED);
+}
+
+static int has_layer_tensor(const struct rf_source *source, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.0.%s", name);
+    return rf_source_tensor(source, full) != NULL;
+}
+
+/* llama.cpp has any bias whose tensor the file has. */
+void rf_gguf_find_biases(struct rf_gguf *gguf)
+{
+    struct rf_source *source = gguf->reading->source;
+    struct rf_params *params = &source->params;
+    params->qkv_bias = has_layer_tensor(source, "attn_q.bias") ||
+                       has_layer_tensor(source, "attn_k.bias") ||
+                       has_layer_tensor(source, "attn_v.bias");
+    params->o_bias |= has_layer_tensor(source, "attn_output.bias");
+    params->ffn_bias = has_layer_tensor(source, "ffn_gate.bias") ||
+                       has_layer_tensor(source, "ffn_up.bias") ||
+                       has_layer_tensor(source, "ffn_down.bias");
+}
+
 void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -252,7 +289,7 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->n_ff = need(gguf, rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, 0));
     read_experts(gguf);
     read_attention(gguf);
-    params->rope_theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
+    params->rope.theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
     static const char eps[] = ".attention.layer_norm_rms_epsilon";
     if (!rf_gguf_find(gguf, eps)) rf_gguf_missing(gguf);
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
@@ -263,4 +300,5 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
     gguf_pooling(gguf);
+    gguf_file_type(gguf);
 }

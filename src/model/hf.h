@@ -45,6 +45,30 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
 
 void rf_hf_read_params(struct rf_hf *hf);
+
+/* What a class of transformers has where config.json does not mention the rotation. */
+struct rf_hf_rope {
+    double theta;
+    int32_t original;           /* original_max_position_embeddings, in the class's own place: that
+                                   of the scaling does not count; 0: it does */
+    const struct rf_yarn *yarn; /* YaRN but for its magnitude; NULL: no scaling */
+};
+/* Reads all rotations, and the lengths that they depend on, of parameters that are checked. */
+void rf_hf_read_rope(struct rf_hf *hf, const struct rf_hf_rope *defaults);
+
+/* Values of an object of config.json; `otherwise` where they are missing or null. The wrong type is
+ * the reading's failure. */
+/* At least 1. */
+int32_t rf_hf_count(struct rf_hf *hf, const struct rf_json *object, const char *key,
+                    int32_t otherwise);
+double rf_hf_number(struct rf_hf *hf, const struct rf_json *object, const char *key,
+                    double otherwise);
+int rf_hf_flag(struct rf_hf *hf, const struct rf_json *object, const char *key, int otherwise);
+/* "" where it is missing or null. */
+struct rf_str rf_hf_string(struct rf_hf *hf, const struct rf_json *object, const char *key);
+/* An object of the text model's configuration; NULL where it is missing or null. */
+const struct rf_json *rf_hf_object(struct rf_hf *hf, const char *key);
+
 /* Reads what generation_config.json recommends, unless it says not to sample. */
 void rf_hf_read_sampling(struct rf_hf *hf);
 /* Call when the tensors are known. */

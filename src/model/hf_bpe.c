@@ -1,5 +1,6 @@
 /* The tokenizer.json of a BPE, over bytes or, as SentencePiece's, over characters, or of a Unigram:
  * finds out how it prepares a text, and reads its vocabulary and merges. */
+#include "base/utf8.h"
 #include "model/hf.h"
 #include "model/letters.h"
 
@@ -190,6 +191,9 @@ static void bpe_tokens(struct rf_hf *hf, const struct rf_json *model)
     for (void *at = NULL; !hf->reading.code && rf_json_next(vocab, &at, &text, &value);) {
         int64_t id = -1;
         rf_json_integer(value, &id);
+        if (rf_utf8_valid_prefix(text.data, text.bytes) < text.bytes)
+            rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                        "model.vocab has a token with a zero byte");
         rf_vocab_set_token(&hf->reading, id, text, RF_TOKEN_NORMAL);
     }
 }

@@ -75,9 +75,9 @@ static void check_floats(struct rf_reading *reading, const struct rf_params *par
         const char *what;
         float value;
     } floats[] = {{"epsilon of the RMS norms", params->rms_eps},
-                  {"base frequency of the rotation (theta)", params->rope_theta},
-                  {"scale of the positions", params->rope_scale},
-                  {"attention factor of the rotation", params->rope_magnitude}};
+                  {"base frequency of the rotation (theta)", params->rope.theta},
+                  {"scale of the positions", params->rope.scale},
+                  {"attention factor of the rotation", params->rope.magnitude}};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if (!isfinite(floats[i].value) || floats[i].value <= 0.0f)
             rf_bad(reading, RF_ERR_FORMAT, "the %s is %g; it must be finite and above 0",
@@ -96,7 +96,9 @@ static void check_factors(struct rf_reading *reading, const struct rf_params *pa
                    {"factor of the logits", params->logit_scale},
                    {"cap of the scores", params->attention_cap},
                    {"cap of the logits", params->logit_cap},
-                   {"base frequency of the local rotation", params->rope_theta_local}};
+                   {"base frequency of the local rotation", params->rope_local.theta},
+                   {"scale of the positions of the local rotation", params->rope_local.scale},
+                   {"attention factor of the local rotation", params->rope_local.magnitude}};
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         if (!isfinite(factors[i].value) || factors[i].value < 0.0f)
             rf_bad(reading, RF_ERR_FORMAT, "the %s is %g; it must be a number from 0 on",
@@ -245,7 +247,6 @@ static void set_params(struct rf_reading *reading)
     if (embedding) rf_count(reading, (uint64_t)embedding->ne[1], "rows of " RF_TOKEN_EMBD);
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
     params->tied_output = rf_source_tensor(source, RF_OUTPUT) == NULL;
-    params->qkv_bias |= rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
     find_dense_layers(reading);
 }
 
@@ -259,15 +260,25 @@ int rf_layout_check(struct rf_reading *reading)
     expect_tensors(reading, expected);
     unsigned keys = rf_arch_row(params->arch)->keys;
     if (keys & RF_KEYS_LLAMA3)
-        read_rope_factors(reading, expected, "rope_freqs.weight", &params->rope_freq_factors);
+        read_rope_factors(reading, expected, "rope_freqs.weight", &params->rope.factors);
     if (keys & RF_KEYS_LONGROPE && params->n_ctx_short) {
-        read_rope_factors(reading, expected, "rope_factors_short.weight",
-                          &params->rope_freq_factors);
+        read_rope_factors(reading, expected, "rope_factors_short.weight", &params->rope.factors);
         read_rope_factors(reading, expected, "rope_factors_long.weight",
                           &params->rope_long_factors);
+        if (params->arch != RF_ARCH_PHI3 && (!params->rope.factors || !params->rope_long_factors))
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "longrope needs the tensors rope_factors_short.weight and "
+                   "rope_factors_long.weight");
     }
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++)
-        if (!expected[i])
+        if (!expected[i] && reading->shown_name && rf_ends_with(source->tensors[i].name, ".bias"))
+            rf_bad(
+                reading, RF_ERR_UNSUPPORTED,
+                "tensor %.200s is a bias that config.json does not ask for in a %s model; if the "
+                "model was trained with it, set attention_bias, qkv_bias or mlp_bias there to "
+                "true, as its class has it",
+                shown_tensor(reading, source->tensors[i].name).text, source->params.arch_name);
+        else if (!expected[i])
             rf_bad(reading, RF_ERR_UNSUPPORTED,
                    "tensor %.200s has no place in a %s model of %" PRId32
                    " layers as it is computed here",

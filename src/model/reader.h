@@ -73,9 +73,9 @@ int rf_tensors_sort(struct rf_reading *reading);
 /* Checks counts, divisibility, dimensions and floats. Does not look at n_vocab. */
 int rf_params_check(struct rf_reading *reading);
 
-/* Sets n_vocab, tied_output and qkv_bias, and rope_freq_factors where the file has
- * rope_freqs.weight. Checks that the tensors are exactly those of the architecture, with the
- * dimensions that the parameters give. */
+/* Sets n_vocab and tied_output, and factors of the rotation where the file has them as tensors.
+ * Checks that the tensors are exactly those of the architecture, with the dimensions that the
+ * parameters give. */
 int rf_layout_check(struct rf_reading *reading);
 
 /* Sets the vocabulary's entry `id` to a copy of the text. The id must exist and must not have

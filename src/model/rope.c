@@ -8,13 +8,11 @@ static const double two_pi = 6.28318530717958647692;
 
 double rf_rope_frequency(const struct rf_params *params, enum rf_frequencies set, int32_t i)
 {
-    double turn = -2.0 * i / params->rope_dim;
-    if (set == RF_ROPE_LOCAL) return pow((double)params->rope_theta_local, turn);
-    const float *factors =
-        set == RF_ROPE_LONG ? params->rope_long_factors : params->rope_freq_factors;
-    double frequency = pow((double)params->rope_theta, turn);
+    const struct rf_rope *rope = rf_rope_of(params, set);
+    const float *factors = set == RF_ROPE_LONG ? params->rope_long_factors : rope->factors;
+    double frequency = pow((double)rope->theta, -2.0 * i / params->rope_dim);
     if (factors) frequency /= (double)factors[i];
-    return frequency * (double)params->rope_scale;
+    return frequency * (double)rope->scale;
 }
 
 static float *factors_new(struct rf_reading *reading)
@@ -24,9 +22,10 @@ static float *factors_new(struct rf_reading *reading)
 }
 
 /* transformers, modeling_rope_utils.py, _compute_llama3_parameters. */
-void rf_rope_llama3(struct rf_reading *reading, const struct rf_llama3 *llama3)
+void rf_rope_llama3(struct rf_reading *reading, struct rf_rope *rope,
+                    const struct rf_llama3 *llama3)
 {
-    struct rf_params *params = &reading->source->params;
+    const struct rf_params *params = &reading->source->params;
     double factor = llama3->factor, low = llama3->low_freq, high = llama3->high_freq;
     if (!(low > 0 && high > low && isfinite(high)) || llama3->original <= 0)
         rf_bad(reading, RF_ERR_FORMAT,
@@ -34,7 +33,7 @@ void rf_rope_llama3(struct rf_reading *reading, const struct rf_llama3 *llama3)
                "original_max_position_embeddings");
     float *factors = factors_new(reading);
     for (int32_t i = 0; factors && i < params->rope_dim / 2; i++) {
-        double wavelength = two_pi * pow((double)params->rope_theta, 2.0 * i / params->rope_dim);
+        double wavelength = two_pi * pow((double)rope->theta, 2.0 * i / params->rope_dim);
         double divisor = 1;
         if (wavelength > llama3->original / low) {
             divisor = factor;
@@ -44,7 +43,7 @@ void rf_rope_llama3(struct rf_reading *reading, const struct rf_llama3 *llama3)
         }
         factors[i] = (float)divisor;
     }
-    params->rope_freq_factors = factors;
+    rope->factors = factors;
 }
 
 double rf_yarn_magnitude(double factor, double weight)
@@ -53,31 +52,31 @@ double rf_yarn_magnitude(double factor, double weight)
 }
 
 /* The pair, as a real number, that turns so often in the original context. */
-static double pair_turning(const struct rf_params *params, double original, double turns)
+static double pair_turning(int32_t rope_dim, const struct rf_rope *rope, double original,
+                           double turns)
 {
-    return params->rope_dim * log(original / (turns * two_pi)) /
-           (2 * log((double)params->rope_theta));
+    return rope_dim * log(original / (turns * two_pi)) / (2 * log((double)rope->theta));
 }
 
 /* The first and last pair of the ramp. Where one lies outside of what a head has, transformers and
  * llama.cpp disagree about an empty ramp, so there must be one. */
-static void find_ramp(struct rf_reading *reading, const struct rf_yarn *yarn, double *low,
-                      double *high)
+static void find_ramp(struct rf_reading *reading, const struct rf_rope *rope,
+                      const struct rf_yarn *yarn, double *low, double *high)
 {
-    const struct rf_params *params = &reading->source->params;
-    *low = pair_turning(params, yarn->original, yarn->beta_fast);
-    *high = pair_turning(params, yarn->original, yarn->beta_slow);
+    int32_t rope_dim = reading->source->params.rope_dim;
+    *low = pair_turning(rope_dim, rope, yarn->original, yarn->beta_fast);
+    *high = pair_turning(rope_dim, rope, yarn->original, yarn->beta_slow);
     if (yarn->is_whole) {
         *low = floor(*low);
         *high = ceil(*high);
     }
     *low = fmax(*low, 0);
-    *high = fmin(*high, params->rope_dim - 1);
+    *high = fmin(*high, rope_dim - 1);
     if (!(*low <= *high))
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "the YaRN scaling from %g positions with beta_fast %g and beta_slow %g leaves no "
                "ramp between the frequencies of %d elements",
-               yarn->original, yarn->beta_fast, yarn->beta_slow, params->rope_dim);
+               yarn->original, yarn->beta_fast, yarn->beta_slow, rope_dim);
     if (*low == *high) *high += 0.001; /* transformers and llama.cpp do so */
 }
 
@@ -86,29 +85,34 @@ static int is_at_least(double value, double least)
     return isfinite(value) && value >= least;
 }
 
+void rf_rope_lengthen(struct rf_params *params, double n_ctx)
+{
+    if (floor(n_ctx) > params->n_ctx_train)
+        params->n_ctx_train = n_ctx < INT32_MAX ? (int32_t)n_ctx : INT32_MAX;
+}
+
 /* transformers, modeling_rope_utils.py, _compute_yarn_parameters. */
-void rf_rope_yarn(struct rf_reading *reading, const struct rf_yarn *yarn)
+void rf_rope_yarn(struct rf_reading *reading, struct rf_rope *rope, const struct rf_yarn *yarn)
 {
     struct rf_params *params = &reading->source->params;
     double low = 0, high = 0;
     if (!is_at_least(yarn->factor, 1) || !is_at_least(yarn->original, 1) ||
         !(yarn->beta_slow > 0) ||
         !(yarn->beta_fast > yarn->beta_slow && isfinite(yarn->beta_fast)) ||
-        !(yarn->magnitude > 0 && isfinite(yarn->magnitude)) || !(params->rope_theta > 1))
+        !(yarn->magnitude > 0 && isfinite(yarn->magnitude)) || !(rope->theta > 1))
         rf_bad(reading, RF_ERR_FORMAT,
                "the YaRN scaling needs a factor from 1 on, 0 < beta_slow < beta_fast, an attention "
                "factor above 0 and a base frequency (theta) above 1");
     else
-        find_ramp(reading, yarn, &low, &high);
+        find_ramp(reading, rope, yarn, &low, &high);
     float *factors = factors_new(reading);
     for (int32_t i = 0; factors && i < params->rope_dim / 2; i++) {
         double slowed = fmin(fmax((i - low) / (high - low), 0), 1);
         factors[i] = (float)(1 / (slowed / yarn->factor + (1 - slowed)));
     }
     if (!factors) return;
-    params->rope_freq_factors = factors;
-    params->rope_magnitude = (float)yarn->magnitude;
-    double n_ctx = floor(yarn->factor * yarn->original);
-    if (n_ctx > params->n_ctx_train)
-        params->n_ctx_train = n_ctx < INT32_MAX ? (int32_t)n_ctx : INT32_MAX;
+    rope->factors = factors;
+    rope->magnitude = (float)yarn->magnitude;
+    if (rope != &params->rope) return;
+    rf_rope_lengthen(params, yarn->factor * yarn->original);
 }

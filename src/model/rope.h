@@ -12,7 +12,8 @@ struct rf_llama3 {
     double factor, low_freq, high_freq;
     double original; /* positions that the model was first trained on */
 };
-void rf_rope_llama3(struct rf_reading *reading, const struct rf_llama3 *llama3);
+void rf_rope_llama3(struct rf_reading *reading, struct rf_rope *rope,
+                    const struct rf_llama3 *llama3);
 
 /* YaRN (Peng, Quesnelle, Fan and Shippole 2023, section 3.2): a pair that turns more than beta_fast
  * times in `original` positions keeps its frequency, one that turns less than beta_slow times
@@ -24,8 +25,11 @@ struct rf_yarn {
     int is_whole;     /* the ramp's ends are rounded outwards to whole pairs */
     double magnitude; /* factor of cosines and sines */
 };
-/* Scales by YaRN, and raises the length that the model is trained for to factor * original. */
-void rf_rope_yarn(struct rf_reading *reading, const struct rf_yarn *yarn);
+/* Scales by YaRN; the global rotation's also raises the length that the model is trained for to
+ * factor * original. */
+void rf_rope_yarn(struct rf_reading *reading, struct rf_rope *rope, const struct rf_yarn *yarn);
+/* Raises the length that the model is trained for to n_ctx, if that is more. */
+void rf_rope_lengthen(struct rf_params *params, double n_ctx);
 /* The paper's magnitude (section 3.3), with a weight of the logarithm, usually 1. */
 double rf_yarn_magnitude(double factor, double weight);
 

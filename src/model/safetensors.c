@@ -317,7 +317,7 @@ static void read_shard(struct reader *reader, const struct rf_hf_shard *shard)
     reader->data = cursor.data + cursor.at;
     reader->data_bytes = rf_cursor_left(&cursor);
     struct rf_str text = {(const char *)header, (size_t)header_bytes}, name;
-    struct rf_json *document = rf_json_parse(reading, NULL, text);
+    struct rf_json *document = rf_json_parse_unique(reading, NULL, text);
     if (!rf_json_is_object(document))
         rf_bad(reading, RF_ERR_FORMAT, "the header is not a JSON object");
     const struct rf_json *entry;

@@ -26,7 +26,7 @@ int rf_source_new(struct rf_source **source, const struct rf_allocator *allocato
     if (!made) return RF_ERR_MEMORY;
     made->private_.allocator = *allocator;
     made->private_.arena.allocator = &made->private_.allocator;
-    made->source = (struct rf_source){.params = {.rope_scale = 1.0f, .rope_magnitude = 1.0f},
+    made->source = (struct rf_source){.params = {.rope = {.scale = 1.0f, .magnitude = 1.0f}},
                                       .name = "",
                                       .private_ = &made->private_};
     *source = &made->source;
@@ -72,6 +72,19 @@ int rf_source_check(const struct rf_source *source, struct rf_error *error)
         if (rf_mapping_is_lost(&file->mapping))
             return rf_fail(error, RF_ERR_IO, "%s: the file became shorter while it was in use",
                            file->path);
+    return 0;
+}
+
+int rf_source_is_mapped(const struct rf_source *source, const void *data, uint64_t bytes)
+{
+    const struct rf_source_private *private_ = source->private_;
+    if (!private_ || private_->options.map_flags & RF_MAP_COPY) return 0;
+    for (const struct rf_mapped_file *file = private_->files; file; file = file->next) {
+        uintptr_t from = (uintptr_t)data - (uintptr_t)file->mapping.data;
+        if ((uintptr_t)data >= (uintptr_t)file->mapping.data && from <= file->mapping.bytes &&
+            bytes <= file->mapping.bytes - from)
+            return 1;
+    }
     return 0;
 }
 

@@ -40,8 +40,21 @@ enum { RF_MAX_EXPERTS = 1024 };
 enum rf_layer_flag {
     RF_LAYER_WINDOW = 1,     /* attention has the model's window */
     RF_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
-    RF_LAYER_LOCAL_ROPE = 4, /* q and k are rotated by rope_theta_local */
+    RF_LAYER_LOCAL_ROPE = 4, /* q and k are rotated by rope_local */
     RF_LAYER_DENSE = 8,      /* one feed-forward for all rows, no experts */
+};
+
+/* A rotation. Pair i of a head turns from one position to the next by
+ * scale * theta^(-2i / rope_dim) / factors[i]. */
+struct rf_rope {
+    float theta;          /* base frequency */
+    float scale;          /* positions are multiplied by this (linear scaling); 1: none */
+    float magnitude;      /* cosines and sines are multiplied by this (YaRN); 1: none */
+    const float *factors; /* [rope_dim / 2] (llama3, YaRN, longrope); NULL: none */
+    /* At positions p from ntk_from on, theta grows (rf_rope_growth). ntk_factor is 0: it does not.
+     */
+    float ntk_factor;
+    int32_t ntk_from;
 };
 
 struct rf_params {
@@ -50,15 +63,11 @@ struct rf_params {
     int32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
     float rms_eps; /* epsilon of every RMS norm */
     enum rf_rope_style rope_style;
-    int32_t rope_dim;               /* rotated elements of a head: even, <= head_dim */
-    float rope_theta;               /* base frequency */
-    float rope_scale;               /* positions are multiplied by this (linear scaling); 1: none */
-    const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling,
-                                       YaRN); NULL: none */
-    float rope_magnitude;           /* cosines and sines are multiplied by this (YaRN); 1: none */
-    int32_t tied_output;            /* the output head is token_embd.weight */
-    int32_t qkv_bias;               /* attn_{q,k,v}.bias exist */
-    int32_t qk_norm;                /* attn_{q,k}_norm.weight exist (qwen3) */
+    int32_t rope_dim;    /* rotated elements of a head: even, <= head_dim */
+    struct rf_rope rope; /* of layers without RF_LAYER_LOCAL_ROPE */
+    int32_t tied_output; /* the output head is token_embd.weight */
+    int32_t qkv_bias;    /* attn_{q,k,v}.bias exist */
+    int32_t qk_norm;     /* attn_{q,k}_norm.weight exist (qwen3) */
 
     /* Zero where an architecture has no such thing. */
     int32_t qk_norm_rows;  /* each such norm is over all heads together (olmo2) */
@@ -72,8 +81,10 @@ struct rf_params {
     float attention_cap, logit_cap; /* scores and logits x are cap * tanh(x / cap) */
     int32_t window;                 /* positions that attention reaches in layers with a window */
     const uint8_t *layer_flags;     /* [n_layer] of enum rf_layer_flag; NULL: all have the window */
-    float rope_theta_local;         /* base frequency of layers with RF_LAYER_LOCAL_ROPE */
-    /* Caches of more than n_ctx_short positions have these factors instead (phi3's longrope). */
+    struct rf_rope rope_local;      /* of layers with RF_LAYER_LOCAL_ROPE; theta is 0: there are
+                                       none */
+    /* longrope: rows at positions from n_ctx_short on have these factors in the place of
+     * rope.factors, and so have all rows that they read (infer/sequence.h). */
     const float *rope_long_factors;
     int32_t n_ctx_short;
     /* Experts: feed-forwards of width n_ff, of which a router chooses n_expert_used for a row. 0:
@@ -87,6 +98,7 @@ struct rf_params {
      */
     float gate_alpha, gate_limit;
     int32_t attn_sinks, o_bias; /* attn_sinks.weight, attn_output.bias exist */
+    int32_t ffn_bias;           /* ffn_{gate,up,down}.bias exist in layers without experts */
 };
 
 static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
@@ -105,15 +117,32 @@ static inline int32_t rf_n_ff_dense(const struct rf_params *params)
     return params->n_expert ? params->n_ff_dense : params->n_ff;
 }
 
-/* The sets of frequencies that a model may have. */
+/* The rotations that a model may have. RF_ROPE_LONG is the global one of long texts. */
 enum rf_frequencies { RF_ROPE_GLOBAL, RF_ROPE_LOCAL, RF_ROPE_LONG, RF_ROPE_SETS };
 
-/* Radians that pair i of a head turns by from one position to the next. */
+static inline const struct rf_rope *rf_rope_of(const struct rf_params *params,
+                                               enum rf_frequencies set)
+{
+    return set == RF_ROPE_LOCAL ? &params->rope_local : &params->rope;
+}
+
+/* Radians that pair i of a head turns by from one position to the next, before any growth. */
 double rf_rope_frequency(const struct rf_params *params, enum rf_frequencies set, int32_t i);
 
-static inline int rf_rope_is_long(const struct rf_params *params, int32_t n_ctx)
+/* `dynamic` scaling: the frequency of pair i at this position is multiplied by the growth to the
+ * power of -2i / (rope_dim - 2). transformers, modeling_rope_utils.py,
+ * _compute_dynamic_ntk_parameters, for a text that is read token by token. */
+static inline double rf_rope_growth(const struct rf_rope *rope, int32_t position)
 {
-    return params->rope_long_factors && n_ctx > params->n_ctx_short;
+    if (rope->ntk_factor == 0 || position < rope->ntk_from) return 1;
+    double factor = (double)rope->ntk_factor;
+    return factor * ((double)position + 1) / rope->ntk_from - (factor - 1);
+}
+
+/* The longest text whose rows have the first of two sets of factors. */
+static inline int32_t rf_rope_short_text(const struct rf_params *params)
+{
+    return params->rope_long_factors ? params->n_ctx_short : INT32_MAX;
 }
 
 struct rf_tensor {
@@ -166,6 +195,7 @@ struct rf_source {
     struct rf_vocab vocab;
     const char *name;          /* general.name, or the folder's name; may be "" */
     const char *container;     /* "GGUF v3", "safetensors" */
+    const char *file_type;     /* the file's own name of its mix of types: "Q4_K_M"; or NULL */
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
@@ -182,6 +212,9 @@ void rf_source_close(struct rf_source *source);
  */
 int rf_source_check(const struct rf_source *source, struct rf_error *error);
 
+/* 1 if the bytes lie in a mapped file: their memory may be given back while they are not used. */
+int rf_source_is_mapped(const struct rf_source *source, const void *data, uint64_t bytes);
+
 /* n rows of a tensor from `first` on, those of experts counted one expert after the other, as a
  * GGUF file has them: in place, or written to `scratch`, which holds n rows. They are of one
  * expert. */
@@ -192,5 +225,9 @@ int rf_tensor_has_whole_experts(const struct rf_tensor *tensor);
 
 /* NULL when there is none of that name. */
 const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name);
+
+/* 1 if the output head is a second copy of the embeddings, as converters write for models whose
+ * head is tied, perhaps in another type. Reads a few rows of both. */
+int rf_source_head_is_copy(const struct rf_source *source);
 
 #endif

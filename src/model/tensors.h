@@ -63,6 +63,12 @@ enum rf_weight_role {
     X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
       rf_is_dense(p, layer)) \
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, p->o_bias) \
+    X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
+      p->ffn_bias && rf_is_dense(p, layer)) \
+    X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
+      p->ffn_bias && rf_is_dense(p, layer)) \
+    X(down_bias, "ffn_down.bias", "mlp.down_proj.bias", VECTOR, p->n_embd, 1, \
+      p->ffn_bias && rf_is_dense(p, layer)) \
     X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, p->attn_sinks) \
     X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, \
       !rf_is_dense(p, layer)) \

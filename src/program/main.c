@@ -12,6 +12,7 @@
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "platform/topology.h"
+#include "riffle.h"
 #include "verbs/verbs.h"
 
 /* NULL if there is no such verb. */
@@ -83,6 +84,7 @@ int main(int argc, char **argv)
     double start_seconds = rf_clock_seconds();
     rf_guard_streams();
     rf_topology_silence();
+    riffle_guard_files(); /* a model that is cut while it is used: a sentence, not a crash */
     rf_terminal_use_utf8();
     int status = dispatch(argc, argv, start_seconds);
     errno = 0;

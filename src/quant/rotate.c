@@ -122,9 +122,11 @@ static const struct rule {
              {"attn_v.weight", "attn_norm.weight", IN | VALUES_OUT},
              {"attn_v.bias", NULL, VALUES_IN},
              {"attn_output.weight", NULL, VALUES_IN | OUT},
+             {"attn_output.bias", NULL, IN},
              {"ffn_gate.weight", "ffn_norm.weight", IN},
              {"ffn_up.weight", "ffn_norm.weight", IN},
-             {"ffn_down.weight", NULL, OUT}};
+             {"ffn_down.weight", NULL, OUT},
+             {"ffn_down.bias", NULL, IN}};
 
 /* The name behind "blk.N.", if it begins so. */
 static const char *name_in_layer(const char *name)

@@ -53,7 +53,9 @@ static void begin_round(struct rf_batch_part *part, int32_t room)
 
 static int32_t part_unread(const struct rf_batch_part *part, const struct rf_view *view)
 {
-    if (!is_round(part)) return rf_sequence_unread(part->sequence, view, part->n_text);
+    const struct rf_ask slice = {
+        .sequence = part->sequence, .n_text = part->n_text, .reads_only = !part->on_logits};
+    if (!is_round(part)) return rf_ask_unread(&slice, view);
     const struct rf_sequence *sequence = rf_cascade_sequence(part->cascade);
     return rf_sequence_unread(sequence, view, rf_sequence_n_committed(sequence));
 }

@@ -488,7 +488,7 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
     struct rf_sequence *sequence = cascade->sequence;
     const int32_t *text = rf_sequence_tokens(sequence);
     int32_t target = cascade->n_levels - 1, n = rf_sequence_n_committed(sequence);
-    int32_t room = rf_sequence_n_ctx(sequence) - n + 1;
+    int32_t room = rf_sequence_room(sequence, n) + 1;
     const struct rf_level *level = &cascade->levels[target];
     if (n < 1 || max < 1)
         return rf_fail(error, RF_ERR_ARGUMENT,

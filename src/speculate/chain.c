@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "platform/file.h"
 
 struct span {
@@ -315,6 +316,16 @@ static void put_text(struct writer *w, const char *text, size_t bytes)
     w->out[w->n] = 0;
 }
 
+/* A file's name, with what a terminal would act on escaped. */
+static void put_name(struct writer *w, const char *name, size_t bytes)
+{
+    char shown[RF_UTF8_SHOWN];
+    for (size_t i = 0, used; i < bytes; i += used) {
+        size_t n = rf_utf8_show(name + i, bytes - i, shown, &used);
+        put_text(w, shown, n);
+    }
+}
+
 static void put_level(struct writer *w, const struct rf_chain_level *level)
 {
     static const char suffix[] = ".gguf";
@@ -327,7 +338,7 @@ static void put_level(struct writer *w, const struct rf_chain_level *level)
     if (bytes == 0) bytes = strlen(name = level->name);
     size_t cut = sizeof suffix - 1;
     if (bytes > cut && memcmp(name + bytes - cut, suffix, cut) == 0) bytes -= cut;
-    put_text(w, name, bytes);
+    put_name(w, name, bytes);
     for (int i = 0; i < N_FORMS; i++) {
         if (forms[i].form != level->form || level->form == RF_WEIGHTS_STORED) continue;
         put_text(w, ":", 1);

@@ -103,7 +103,7 @@ void rf_model_level_ask(struct rf_model_level *level, const struct rf_question *
     follow_text(level, question->text, question->n);
     /* Another draft's vocabulary may be longer, and a tree may have more rows than the context has
      * space for. The draft is judged up to the first token that cannot be read. */
-    int32_t room = rf_sequence_n_ctx(level->sequence) - (question->n - level->start);
+    int32_t room = rf_sequence_room(level->sequence, question->n - level->start);
     if (most > room) most = room;
     if (most > level->view->shape.max_logits - 1) most = level->view->shape.max_logits - 1;
     int32_t n_draft = 0;

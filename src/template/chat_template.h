@@ -38,11 +38,14 @@ struct rf_chat_builtin {
 };
 const struct rf_chat_builtin *rf_chat_builtin_at(size_t index);
 
-/* Renders a conversation to segments. `stop` may be NULL; a rendering that it stops fails with
- * RF_ERR_CANCELLED. Tools and documents that are not given are None, as transformers passes them;
- * a template that fails with None is rendered without these variables. `special` is set for the
- * template's own text, not for contents. Fails where the template raises an exception, and where it
- * would leave out a system message without a word. `rendered` owns the texts. */
+/* Renders a conversation to segments. `special` is set for the template's own text, not for
+ * contents. Fails where the template raises an exception, and where something of the conversation
+ * would be lost without a word: a role that the template does not know, a content, calls of tools,
+ * the tools, the documents. "developer" is "system" for a template that does not name it, and
+ * "function" is "tool". Thoughts of earlier answers are the template's to keep or leave out.
+ * `stop` may be NULL; a rendering that it stops fails with RF_ERR_CANCELLED. Tools and documents
+ * that are not given are None, as transformers passes them; a template that fails with None is
+ * rendered without these variables. `rendered` owns the texts. */
 struct rf_rendered {
     struct rf_bytes text;
     struct rf_segment *segments; /* segments point into text.data */

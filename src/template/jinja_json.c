@@ -115,7 +115,7 @@ static void json_value(struct rf_jinja_run *run, struct output *out, value v,
     case RF_JINJA_BOOL: rf_jinja_write_text(run, out, v.u.integer ? "true" : "false"); break;
     case RF_JINJA_STRING: json_string(run, out, v, style->ascii); break;
     case RF_JINJA_FLOAT:
-        if (!isfinite(v.u.real))
+        if (!v.bytes && !isfinite(v.u.real))
             rf_jinja_write_text(run, out,
                                 isnan(v.u.real) ? "NaN"
                                 : v.u.real > 0  ? "Infinity"

@@ -1,6 +1,7 @@
 /* Values, with the truth, equality and order of Python, and a run's failures and bounds. Memory of
  * a run ends with it; after a failure every function returns an undefined value. All other files of
  * the interpreter call it. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,17 +268,32 @@ static value json_string_value(struct rf_jinja_run *run, struct rf_str text, uin
     return copies && text.bytes && !copy ? (value){0} : rf_jinja_string(text, origin);
 }
 
+/* An integer beyond 64 bits; its digits are followed by a zero byte. */
+static value big_value(struct rf_jinja_run *run, struct rf_str digits, uint8_t origin)
+{
+    char *copy = rf_jinja_take(run, digits.bytes + 1, 1);
+    if (!copy) return (value){0};
+    memcpy(copy, digits.data, digits.bytes);
+    return (value){.type = RF_JINJA_BIG, .origin = origin, .u.data = copy, .bytes = digits.bytes};
+}
+
 static value convert_json(struct rf_jinja_run *run, const struct rf_json *json, uint8_t origin,
                           int copies)
 {
     struct rf_str text, key;
     const struct rf_json *member;
+    char number[RF_JSON_NUMBER_BUFFER];
     int64_t integer;
     double real;
     int flag;
     if (rf_json_string(json, &text)) return json_string_value(run, text, origin, copies);
     if (rf_json_integer(json, &integer)) return rf_jinja_integer(integer);
-    if (rf_json_number(json, &real)) return rf_jinja_real(real);
+    if (rf_json_number_string(json, number, &text)) {
+        if (strcspn(text.data, ".eE") >= text.bytes && text.bytes > 2) /* not -0 */
+            return big_value(run, text, origin);
+        if (!rf_json_number(json, &real)) real = text.data[0] == '-' ? -INFINITY : INFINITY;
+        return rf_jinja_real(real);
+    }
     if (rf_json_bool(json, &flag)) return rf_jinja_bool(flag);
     if (rf_json_is_array(json)) {
         value list = rf_jinja_list(run);

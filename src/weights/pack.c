@@ -5,6 +5,8 @@
 #include <assert.h>
 
 #include "base/half.h"
+#include "platform/memory.h"
+#include "weights/kept.h"
 #include "weights/repack.h"
 
 /* A panel of one expert; panels are counted through all experts. Gathered rows lie behind the cast
@@ -41,16 +43,38 @@ static void convert_rows(const struct rf_weight_plan *plan, size_t first, size_t
     }
 }
 
+static void pack_panels(const struct rf_weight_plan *plan, const struct rf_kernels *kernels,
+                        size_t first, size_t n, char *out, void *scratch)
+{
+    uint64_t kept_at = plan->kept_at + first * plan->strip_bytes;
+    if (plan->kept && rf_kept_read(plan->kept, kept_at, out, n, plan->strip_bytes)) return;
+    for (size_t p = 0; p < n; p++)
+        pack_panel(plan, kernels, first + p, out + p * plan->strip_bytes, scratch);
+    if (plan->kept) rf_kept_write(plan->kept, kept_at, out, n, plan->strip_bytes);
+}
+
+/* The rows of these strips were read once and are not needed again. Without that, loading would
+ * take the memory of the file and of its copy. */
+static void give_back(const struct rf_weight_plan *plan, size_t first, size_t n)
+{
+    size_t row = first / plan->strips * plan->rows + first % plan->strips * plan->strip_rows,
+           last = first + n - 1, bytes = rf_dtype_bytes(plan->tensor->dtype, plan->columns);
+    size_t end = last / plan->strips * plan->rows + (last % plan->strips + 1) * plan->strip_rows,
+           limit = (last / plan->strips + 1) * plan->rows;
+    if (plan->tensor->scattered) return;
+    if (end > limit) end = limit;
+    rf_memory_give_back((const char *)plan->tensor->data + row * bytes, (end - row) * bytes);
+}
+
 void rf_weight_pack(const struct rf_weight_plan *plan, const struct rf_kernels *kernels,
                     size_t first, size_t n, void *out, void *scratch)
 {
     assert(plan->role != RF_WEIGHT_TABLE && first + n <= plan->n_experts * plan->strips);
-    if (plan->format == RF_FORMAT_BF16) {
+    if (plan->format == RF_FORMAT_BF16)
         convert_rows(plan, first, n, out, scratch);
-        return;
-    }
-    for (size_t p = 0; p < n; p++)
-        pack_panel(plan, kernels, first + p, (char *)out + p * plan->strip_bytes, scratch);
+    else
+        pack_panels(plan, kernels, first, n, out, scratch);
+    if (plan->is_mapped) give_back(plan, first, n);
 }
 
 void rf_weight_read_row(const struct rf_weight_plan *plan, size_t row, float *out)

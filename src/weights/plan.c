@@ -87,7 +87,8 @@ void rf_plan_weight(struct rf_weight_plan *plan)
                                     .role = request.role,
                                     .form = request.form,
                                     .layer = request.layer,
-                                    .weight = request.weight};
+                                    .weight = request.weight,
+                                    .is_mapped = request.is_mapped};
     plan_type(plan);
     plan_sizes(plan);
     plan->in_place = is_in_place(plan);

@@ -17,6 +17,7 @@ enum rf_weight_form {
     RF_WEIGHTS_Q4
 };
 
+struct rf_kept;
 struct rf_weight; /* a tensor in a backend's memory; each backend defines its own */
 
 /* A tensor is packed in strips, the least pieces that can be made alone: a panel of RF_PANEL_ROWS
@@ -29,6 +30,7 @@ struct rf_weight_plan {
     enum rf_weight_form form;
     int32_t layer;             /* -1: the tensor belongs to the whole model */
     struct rf_weight **weight; /* the backend writes its result there */
+    int is_mapped;             /* the tensor lies in a file: its memory is given back once packed */
 
     /* Conclusions from the request: rf_plan_weight. */
     int is_matrix;              /* RF_WEIGHT_MATRIX, _ROUTER or _EXPERTS */
@@ -45,6 +47,10 @@ struct rf_weight_plan {
     size_t matrix_bytes, bytes; /* packed: one matrix, all of them; 0 for tables */
     size_t cast_bytes;          /* a strip's rows after the cast; 0: no cast */
     size_t scratch_bytes;       /* memory that packing a strip needs (weights/pack.h) */
+
+    /* Set by rf_kept_open (weights/kept.h) while the weights are loaded. */
+    struct rf_kept *kept; /* has or gets this matrix's strips; NULL: nothing is kept */
+    uint64_t kept_at;     /* place of the first one */
 };
 
 /* Fills in what follows from the request. The tensor's data must be mapped, but are not read. */

@@ -220,7 +220,8 @@ static void check_bad_files(void)
 
 int main(void)
 {
-    static const char *const names[] = {"mixtral", "qwen3moe", "gpt-oss", "qwen2moe"};
+    static const char *const names[] = {"mixtral",  "qwen3moe",       "gpt-oss",
+                                        "qwen2moe", "qwen2moe-plain", "qwen3moe-bias"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;

@@ -1,6 +1,7 @@
 /* Opening models, asking what is in them, text and tokens: the first section of riffle.h. */
 #define _DEFAULT_SOURCE
 #include <math.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <riffle_experimental.h>
@@ -67,7 +68,11 @@ static void bad_models_are_refused(void)
     CHECK_FAILS(riffle_model_open(&model, "golden/stories260K.txt", NULL), RIFFLE_ERR_FORMAT);
     CHECK(strstr(riffle_last_error(), "golden/stories260K.txt") != NULL);
     CHECK(riffle_model_open(&model, "golden", NULL) < 0);
-    CHECK(riffle_model_open(&model, "", NULL) < 0);
+    CHECK_FAILS(riffle_model_open(&model, "", NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_quantize("", "out", "q4", NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "in is an empty text") != NULL);
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, "", "q4", NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "out is an empty text") != NULL);
     CHECK(model == NULL);
 
     riffle_model_options options;
@@ -486,10 +491,24 @@ static void devices_are_chosen_by_name(void)
     riffle_model_close(model);
 }
 
+/* Signals belong to the host. */
+static int has_bus_handler(void)
+{
+    struct sigaction action;
+    CHECK_INT(sigaction(SIGBUS, NULL, &action), 0);
+    return action.sa_flags & SA_SIGINFO || action.sa_handler != SIG_DFL;
+}
+
 int main(void)
 {
     CHECK_STR(riffle_last_error(), "");
+    int instrumented = has_bus_handler();
     riffle_model *model = open_tiny_model();
+    riffle_session_close(open_session(model, 64, 1));
+    CHECK(instrumented || !has_bus_handler());
+    CHECK_OK(riffle_guard_files());
+    CHECK_OK(riffle_guard_files());
+    CHECK(has_bus_handler());
     a_model_says_what_it_is(model);
     older_structures_work(model);
     bad_models_are_refused();

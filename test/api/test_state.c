@@ -348,6 +348,20 @@ static void a_changed_model_is_another(riffle_session *session, const char *path
     }
 }
 
+/* An empty path is an error, with a sentence and without a file. */
+static void an_empty_path_is_refused(riffle_model *model)
+{
+    riffle_session *session = open_session(model, 64, 1);
+    riffle_text text = {"Once", 4};
+    CHECK_FAILS(riffle_state_save(session, ""), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "path is an empty text") != NULL);
+    CHECK_FAILS(riffle_state_load(session, ""), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "path is an empty text") != NULL);
+    CHECK_FAILS(riffle_corpus_build(model, "", &text, 1, NULL, NULL, 0), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "path is an empty text") != NULL);
+    riffle_session_close(session);
+}
+
 int main(void)
 {
     char path[4096];
@@ -381,6 +395,7 @@ int main(void)
     damaged_files_are_refused(model, path);
     a_form_keeps_its_states(path, 0, "another model");
     a_form_keeps_its_states(path, 1, "activations in 8 bits, and this session computes with 16");
+    an_empty_path_is_refused(model);
     a_changed_model_is_another(session, path);
     drafts_are_kept(model, path);
 

@@ -236,13 +236,14 @@ class Suite(Case):
     def test_bad_files(self):
         bench = ["bench", MODEL, "--raw", "--suite"]
         self.fails(1, *bench, "cod", says=["'cod'", "code, qa, hard, long"])
-        self.fails(1, *bench, "", says="code, qa, hard")
+        self.fails(2, *bench, "", says="--suite needs a SUITE that is not empty")
         self.fails(1, *bench, self.folder, says=self.folder)
         self.fails(1, *bench, self.path("empty", ""), says=["empty", "no prompt"])
         self.fails(1, *bench, self.path("blank.jsonl", "\n \n"), says=["blank.jsonl", "no prompt"])
         self.fails(1, *bench, self.path("bad.jsonl", '{"prompt": "a"}\n{"prompt": \n'), says=["bad.jsonl", "line 2"])
         self.fails(1, *bench, self.path("list.jsonl", '["a"]\n'), says=["list.jsonl", "line 1"])
-        self.fails(1, *bench, self.path("zero.jsonl", '{"prompt": "a\\u0000b"}\n'), says=["zero.jsonl", "line 1"])
+        zero = self.path("zero.jsonl", '{"prompt": "a\\u0000b", "x": 1e400}\n')
+        self.fails(1, "bench", MODEL, "--template", "chatml", "--suite", zero, says=["zero.jsonl", "line 1", "zero byte"])
         for odd in [{"prompt": 5}, {"turns": []}, {"turns": [7]}, {"other": "x"}, {}]:
             self.fails(1, *bench, self.jsonl(odd), says=["line 1", "prompt"])
         self.fails(1, *bench, self.jsonl({"name": "big", "prompt": "word " * 3000}), says=["big", "context"])

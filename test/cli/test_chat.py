@@ -97,6 +97,27 @@ class Pipe(Case):
             self.assertIn("\n  " + command, result.err)
         self.assertEqual(result.out.count("\n"), self.ok(*CHAT, stdin="Hi\n").out.count("\n"))
 
+    def test_help_and_set_have_the_same_names(self):
+        names = re.findall(r"^([a-z-]+) +\S+$", self.ok(*CHAT, stdin="/set\n").err, flags=re.M)
+        self.assertLessEqual({"temp", "frequency-penalty", "presence-penalty", "overflow", "repetition"}, set(names))
+        shown = " ".join(self.ok(*CHAT, stdin="/help\n").err.split())
+        self.assertIn("show or change a setting: %s /regen" % ", ".join(names), shown)
+        self.fails(1, *CHAT, stdin="/set nonsense 1\n", says=", ".join(names))
+
+    def test_nothing_has_no_speed(self):
+        """What was not read or generated is left out of the figures."""
+        result = self.ok(*CHAT, "--verbose", stdin="/stats\nHello\n/regen\n")
+        self.assertNotIn(" 0.0 tokens/s", result.err)
+        self.assertRegex(result.err, r"\nread +0 tokens\ngenerated +0 tokens\n")
+        figures = re.findall(r"\n(\d+ tokens.*)", result.err)
+        self.assertRegex(figures[0], r"^\d+ tokens, [\d.]+ tokens/s; \d+ read at [\d.]+ tokens/s$")
+        self.assertRegex(figures[1], r"^\d+ tokens, [\d.]+ tokens/s$")
+
+    def test_banner(self):
+        first = self.ok(*CHAT, "--verbose", stdin="").err.splitlines()[0]
+        self.assertRegex(first, r"^\S.*: 260 thousand parameters in F32\. Room for 2048 tokens \(about 1500 words\), up to "
+                                r"[\d.]+ MB of memory\. /help lists commands\.$")
+
     def test_aliases(self):
         for leave in ["/bye", "/quit"]:
             self.assertEqual(self.ok(*CHAT, stdin=leave + "\nnever\n").out, "")
@@ -154,12 +175,16 @@ class Pipe(Case):
         result = self.riffle("chat", MODEL, "--template", "chatml", "--ctx", "64", stdin="word " * 100 + "\nmore\n")
         self.assertEqual(result.returncode, 1)
         self.assertIn("n_ctx is 64", result.err)
-        self.assertIn("(choose with --ctx)", result.err)
+        for command in ["/undo", "/reset", "/set overflow drop"]:
+            self.assertIn(command, result.err)
+        self.assertNotIn("--ctx", result.err)  # it is too late for that
+        self.fails(1, "chat", MODEL, "--template", "chatml", "--ctx", "99999999", says="(choose with --ctx)")
 
     def test_full_context_is_explained_once(self):
         chat = ["chat", MODEL, "--template", "chatml", "--temp", "0", "--ctx", "128", "--max-tokens", "200"]
         result = self.riffle(*chat, stdin="Hello\nAnd then?\n")
         self.assertEqual(result.err.count("/set overflow drop"), 1, result.err)
+        self.assertIn("n_ctx is 128 (/undo or /reset makes room)", result.err)
 
     def test_overflow_drops_the_oldest_turns(self):
         chat = ["chat", MODEL, "--template", "chatml", "--temp", "0", "--ctx", "192", "--max-tokens", "40",
@@ -191,7 +216,7 @@ class Pipe(Case):
 
     def test_a_message_that_never_fits(self):
         result = self.fails(1, "chat", MODEL, "--template", "chatml", "--ctx", "64", "--overflow", "drop",
-                            stdin="word " * 100 + "\n", says=["the message has", "64", "--ctx"])
+                            stdin="word " * 100 + "\n", says=["the message has", "64", "a shorter one"])
         self.assertNotIn("dropped", result.err)
 
     def test_samples_unless_told_otherwise(self):
@@ -250,7 +275,7 @@ class Pipe(Case):
 
     def test_wrong_settings(self):
         for change, says in [("temp 200", ["/set temp must be between 0 and 100", "200"]), ("temp hot", "a number"),
-                             ("top-p 0", "/set top-p must be above 0"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
+                             ("top-p 2", "/set top-p must be between 0 and 1"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
                              ("overflow maybe", ["/set overflow", "stop|drop"]), ("temp", "needs a value"),
                              ("repetition 1", "on|off"), ("tmep 1", ["no 'tmep'", "did you mean temp?"]),
                              ("ctx 64", "no 'ctx'"), ("max-tokens -1", "/set max-tokens must be between")]:
@@ -334,7 +359,8 @@ class Pipe(Case):
         self.assertIn(": Hm.", self.riffle(*chat, stdin="Hello\nAnd then?\n").err)
 
     def test_structured_messages_survive(self):
-        call = {"id": "abcdefghi", "type": "function", "function": {"name": "age_of", "arguments": '{"name": "Ann"}'}}
+        call = {"id": "abcdefghi", "type": "function", "function": {
+            "name": "age_of", "arguments": '{"name": "Ann", "id": 1234567890123456789012, "share": 0.1}'}}
         messages = [{"role": "developer", "content": "Be kind"}, {"role": "user", "content": "How old is Ann?"},
                     {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "Ask."},
                     {"role": "tool", "tool_call_id": "abcdefghi", "content": "12"},
@@ -345,7 +371,8 @@ class Pipe(Case):
         self.assertEqual(self.saved(), messages)
         given = self.given(shows)
         self.assertEqual([m[0] for m in given], ["system", "user", "assistant", "tool", "assistant", "user"])
-        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {"name": "Ann"}], ["tool", "12", None, None]])
+        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {
+            "name": "Ann", "id": 1234567890123456789012, "share": 0.1}], ["tool", "12", None, None]])
         offers = "{% if tools %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
         self.assertIn("age_of", self.riffle(*thinker(self, template=offers), stdin="/load in.json\nHi\n").err)
 
@@ -361,6 +388,23 @@ class Pipe(Case):
                          [{"name": "age_of", "arguments": json.dumps({"name": "Ann"}, separators=(",", ":"))}])
         self.path("bad.json", '{"messages": [], "tools": [{"name": "age_of"}]}')
         self.fails(1, *chat, stdin="/load bad.json\n", says=["bad.json", "tools"])
+
+    def test_numbers_survive(self):
+        """The digits of a file are those of the file that is saved, whatever a processor's numbers can hold."""
+        numbers = "[0.1, 1.10, 19.99, 1e-7, 12345678901234567890, 1e400, -0.0, 1E5, 9007199254740993]"
+        self.path("in.json", '{"messages": [{"role": "user", "content": "q", "x": %s}], "tools": [{"type": "function", '
+                  '"function": {"name": "f", "parameters": {"default": %s}}}]}' % (numbers, numbers))
+        self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
+        with open(os.path.join(self.folder, "saved.json")) as file:
+            self.assertEqual(file.read().count(numbers), 2)
+
+    def test_zero_bytes(self):
+        """Nobody reads "x"; a chat shows "content"."""
+        self.path("in.json", r'[{"role": "user", "content": "q", "x\u0000": "\u0000"}]')
+        self.ok(*CHAT, stdin="/load in.json\n/save saved.json\n")
+        self.assertEqual(self.saved(), [{"role": "user", "content": "q", "x\0": "\0"}])
+        self.path("bad.json", r'[{"role": "user", "content": "a\u0000b"}]')
+        self.fails(1, *CHAT, stdin="/load bad.json\n", says=["bad.json", "message 1", '"content"', "zero byte"])
 
     def test_parts_become_texts(self):
         parts = [{"type": "text", "text": "How "}, {"type": "text", "text": "old?"}]
@@ -588,6 +632,19 @@ class AtTerminal(Case):
             for line in re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", terminal.screen).split("\r\n"):
                 self.assertLessEqual(len(line.split("\r")[-1]), columns)
 
+    def test_reading_is_announced(self):
+        """Before the first part of a long text is read; the line is gone when the answer comes."""
+        terminal = self.chat(*CHAT, env={"RIFFLE_CPU": "scalar"})
+        self.ask(terminal, "Once upon a time there was a cat. " * 12 + "\n")
+        total = re.search(r"reading (\d+) tokens, 0 %", terminal.screen)
+        self.assertTrue(total, terminal.screen)
+        self.assertGreater(int(total[1]), 64)
+        self.assertFalse([line for line in Screen(80).show(terminal.screen) if "reading" in line])
+        mark = len(terminal.screen)
+        self.ask(terminal, "Hi\n")
+        self.assertNotIn(", 0 %", terminal.screen[mark:])  # a short text is not
+        self.leave(terminal)
+
     def test_resize_at_the_prompt(self):
         terminal = self.chat(*CHAT, columns=120)
         text = "a line that is longer than sixty columns after the window has another size"
@@ -653,6 +710,12 @@ class AtTerminal(Case):
             terminal.wait_for_line(completed)
             terminal.send("\x15")
             terminal.wait_for_line("")
+        terminal.send("/set \t")
+        terminal.wait_for("repetition")
+        for name in re.findall(r"^([a-z-]+) +\S+$", self.ok(*CHAT, stdin="/set\n").err, flags=re.M):
+            self.assertRegex(terminal.screen, r"\s%s\s" % name)
+        terminal.send("\x15")
+        terminal.wait_for_line("")
         terminal.send("/s\t")
         terminal.wait_for_match("/save +/set +/stats +/system")
         terminal.wait_for_line("/s")
@@ -663,7 +726,7 @@ class AtTerminal(Case):
         self.leave(terminal)
 
     def test_tab_completes_files(self):
-        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json"]:
+        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json", "bad\u202e.json", "bad\u009b.json"]:
             self.path(name, "[]")
         os.mkdir(self.path("folder"))
         self.path("folder/inner.json", "[]")

@@ -1,10 +1,14 @@
 """Files that are not what they should be: exit status 1, nothing on standard output, a sentence that names the file."""
 
+import hashlib
 import os
+import pathlib
+import re
+import shutil
 import subprocess
 import unittest
 
-from harness import MODEL, RIFFLE, Case, main
+from harness import MODEL, RIFFLE, Case, Terminal, main
 
 OPENING = [["info"], ["run", "-p", "a"], ["chat"], ["bench"], ["tokenize", "-p", "a"]]
 
@@ -86,6 +90,190 @@ class TextFiles(Case):
     def test_any_bytes_have_tokens(self):
         every = self.path("bytes.bin", bytes(range(256)) * 4)
         self.assertGreater(self.json("tokenize", MODEL, "-f", every)["count"], 0)
+
+
+class Empty(Case):
+    """A file, a model or a name that is an empty text: one sentence, and nothing is read or written."""
+
+    def test_options(self):
+        """Every option of every verb whose value is no free text."""
+        n = 0
+        for verb in re.findall(r"^  ([a-z]+) ", self.ok("help").out, flags=re.M):
+            if verb in ("help", "version"):
+                continue
+            for name, value in re.findall(r"^  (--[a-z0-9-]+)(?:, -[a-z])? ([A-Z][A-Za-z0-9]*)", self.ok("help", verb).out,
+                                          flags=re.M):
+                if value == "TEXT" and name != "--stop":
+                    continue
+                result = self.fails(2, verb, name, "", says=name)
+                self.assertEqual(result.err.count("\n"), 2, result.err)  # the sentence, and where the help is
+                n += 1
+        self.assertGreater(n, 50)
+
+    def test_arguments(self):
+        for verb in ["info", "run", "chat", "bench", "tokenize", "serve", "perplexity", "pull", "rm"]:
+            self.fails(2, verb, "", says="MODEL is an empty text")
+        self.fails(2, "quantize", MODEL, "", "--type", "q4", says="OUT is missing")
+        self.fails(2, "corpus", "build", "out", "--model", MODEL, "", says="an argument is an empty text")
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+# What a terminal acts on: an escape sequence, C1's CSI, marks that turn text, a line's end, a byte that is no UTF-8.
+HOSTILE = [b"a\x1b[31mb", "a\u009b31mb".encode(), "a\u202etxt".encode(), "a\u200f\u2066b".encode(), b"a\nb", b"a\x7fb",
+           b"a\xff\xfeb", "a\u2028b".encode()]
+
+
+class Names(Case):
+    """Names of files that a terminal would act on: escaped wherever they are printed."""
+
+    def setUp(self):
+        super().setUp()
+        self.env["RIFFLE_MODELS"] = self.folder
+
+    def check(self, *arguments, status=1, stdin=b""):
+        result = self.riffle(*arguments, stdin=stdin)  # decodes both outputs as UTF-8
+        self.assertEqual(result.returncode, status, (arguments, result.err))
+        for text in [result.err, result.out]:
+            self.assertNotRegex(text, "[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", arguments)
+        for line in result.err.splitlines():
+            self.assertNotRegex(line, r"\Ab", arguments)  # the rest of a name that was broken
+        return result
+
+    def test_missing(self):
+        for name in HOSTILE:
+            for path in [name + b".gguf", b"none/" + name, name]:
+                for verb in [["info"], ["run", "-p", "a"], ["chat"], ["rm", "--yes"], ["pull"], ["quantize", "out", "--type", "q4"]]:
+                    self.check(verb[0], path, *verb[1:])
+            for options in [["-f", name], ["-p", "a", "--draft", name], ["-p", "a", "--corpus", name],
+                            ["-p", "a", "--grammar", name], ["-p", "a", "--template", name], ["-p", "a", "--chain", name]]:
+                self.check("run", MODEL, *options)
+            self.check("run", MODEL, "-p", "a", "--" + name.decode("utf-8", "surrogateescape"), status=2)
+            self.check(name, status=2)
+            self.check("pull", b"https://127.0.0.1:1/" + name, status=2)
+            self.check("chat", MODEL, "--template", "chatml", stdin=b"/load " + name.replace(b"\n", b"") + b"\n")
+
+    def test_present(self):
+        for name in HOSTILE:
+            path = os.path.join(self.folder.encode(), name + b".gguf")
+            shutil.copy(MODEL.encode(), path)
+            self.check("list", status=0)
+            self.check("info", path, status=0)
+            for verb in [["list"], ["info", path]]:
+                self.check(*verb, "--json", status=0)
+            names = [model["name"] for model in self.json("list")["models"]]
+            self.assertIn(name.decode("utf-8", "replace"), names)
+            self.check("info", MODEL, "--draft", path, status=0)
+            self.check("run", MODEL, "--raw", "-p", "a", "--max-tokens", "4", "--chain", b"ngram > " + name, "--verbose", status=0)
+            self.check("rm", name, status=2)  # there is nobody to ask
+            self.check("rm", name, "--yes", status=0)
+            self.assertFalse(os.path.exists(path))
+            if b"\n" not in name:
+                self.check("chat", MODEL, "--template", "chatml", status=0, stdin=b"/save %s\n/load %s\n" % (name, name))
+                os.unlink(os.path.join(self.folder.encode(), name))
+
+    def test_escapes_tell_what_is_there(self):
+        self.path("a\x1bb\u009bc\u202ed.gguf", b"")
+        self.assertIn("a\\x1bb\\x9bc\\u202ed", self.ok("list").out)
+        self.assertIn("a\\x1bb\\x9bc\\u202ed.gguf", self.fails(1, "info", "a\x1bb\u009bc\u202ed.gguf").err)
+
+
+class Links(Case):
+    """Links that somebody put where a file is going to be written: replaced, and what they lead to stays."""
+
+    def setUp(self):
+        super().setUp()
+        self.models = self.path("models")
+        self.env["RIFFLE_MODELS"] = self.models
+        os.mkdir(self.models)
+        self.victim = self.path("victim", "precious")
+
+    def plant(self, name, target="victim"):
+        path = self.path(name)
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(self.path(target), path)
+        return path
+
+    def stays(self):
+        with open(self.victim, encoding="ascii") as file:
+            self.assertEqual(file.read(), "precious")
+        self.assertFalse(os.path.lexists(self.path("absent")))
+
+    def test_pull(self):
+        sha256 = hashlib.sha256(pathlib.Path(MODEL).read_bytes()).hexdigest()
+        for target in ["victim", "absent"]:
+            for name in [".tiny.gguf.part.state", ".tiny.gguf.verified"]:
+                self.plant("models/" + name, target)
+            self.ok("pull", "file://" + MODEL, "--name", "tiny", "--sha256", sha256)
+            self.stays()
+            self.assertFalse(os.path.lexists(self.models + "/.tiny.gguf.part.state"))
+            self.assertFalse(os.path.islink(self.models + "/.tiny.gguf.verified"))
+            self.assertIn("tiny is there, verified", self.ok("pull", "tiny").err)
+            self.ok("rm", "tiny", "--yes")
+            self.stays()
+
+    def test_helpers_that_are_pipes(self):
+        """Nobody waits for whoever writes to them."""
+        shutil.copy(MODEL, self.models + "/tiny.gguf")
+        os.mkfifo(self.models + "/.tiny.gguf.verified")
+        os.mkfifo(self.models + "/.tiny.gguf.part.state")
+        self.ok("list")
+        self.ok("rm", "tiny", "--yes")
+        self.ok("pull", "file://" + MODEL, "--name", "tiny")
+        os.makedirs(self.path(".local/state/riffle"))
+        os.mkfifo(self.path(".local/state/riffle/history"))
+        terminal = Terminal(self, "chat", MODEL, "--template", "chatml")
+        terminal.wait_for_prompt()
+        terminal.send("/exit\r")
+        self.assertEqual(terminal.leave(), 0)
+
+    def test_remove(self):
+        """A link beside a model goes with it, not what it leads to."""
+        shutil.copy(MODEL, self.models + "/tiny.gguf")
+        for name in [".tiny.gguf.verified", ".tiny.gguf.part.state", ".tiny.gguf.wheel.part.state"]:
+            self.plant("models/" + name)
+        self.ok("rm", "tiny", "--yes")
+        self.stays()
+        self.assertEqual(os.listdir(self.models), [])
+
+    def test_pace(self):
+        run = ["run", MODEL, "--raw", "-p", "Once upon a time", "--chain", "ngram", "--max-tokens", "40"]
+        self.ok(*run)
+        folder = self.path(".cache/riffle")
+        names = os.listdir(folder)
+        self.assertTrue(names)
+        for target in ["victim", "absent"]:
+            for name in names:
+                self.plant(".cache/riffle/" + name, target)
+            self.ok(*run)
+            self.stays()
+            self.assertFalse(any(os.path.islink(os.path.join(folder, name)) for name in names))
+
+    def test_outputs(self):
+        self.path("text.txt", "Once upon a time there was a cat. " * 50)
+        for target in ["victim", "absent"]:
+            for write in [["quantize", MODEL, "out", "--type", "q8_0"],
+                          ["corpus", "build", "out", "--model", MODEL, "--no-refine", "text.txt"]]:
+                self.plant("out", target)
+                self.ok(*write)
+                self.stays()
+                self.assertFalse(os.path.islink(self.path("out")))
+            self.plant("talk.json", target)
+            self.ok("chat", MODEL, "--template", "chatml", stdin="/save talk.json\n")
+            self.stays()
+            self.assertEqual(os.lstat(self.path("talk.json")).st_mode & 0o170777, 0o100600)
+
+    def test_history(self):
+        for target in ["victim", "absent"]:
+            self.plant(".local/state/riffle/history", target)
+            terminal = Terminal(self, "chat", MODEL, "--template", "chatml", "--max-tokens", "2")
+            terminal.wait_for_prompt()
+            terminal.send("Hi\r")
+            terminal.wait_for_prompt()
+            terminal.send("/exit\r")
+            self.assertEqual(terminal.leave(), 0)
+            self.stays()
 
 
 class Machine(Case):

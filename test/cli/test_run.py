@@ -97,6 +97,26 @@ class Run(Case):
         for env in [{"HOME": ""}, {"XDG_CACHE_HOME": self.path("file")}]:
             self.assertEqual(self.ok(*ONCE, "--max-tokens", "1", env=env).err, "")
 
+    def test_casts_are_kept(self):
+        """The second run reads what the first has cast; `cache` lists it, and clears nothing else."""
+        once = [*ONCE, "--max-tokens", "24", "--chain", "mxfp4"]
+        self.assertEqual(self.json("cache"), {"folder": self.path(".cache/riffle"), "files": [], "cleared": False})
+        first = self.ok(*once).out
+        (cast,) = [file for file in self.json("cache")["files"] if file["kind"] == "cast"]
+        path = self.path(".cache/riffle/" + cast["name"])
+        self.assertEqual(os.path.getsize(path), cast["bytes"])
+        inode = os.stat(path).st_ino
+        self.assertEqual(self.ok(*once).out, first)
+        self.assertEqual(os.stat(path).st_ino, inode)
+        other = self.path(".cache/riffle/other", "mine")
+        self.assertRegex(self.ok("cache").out, r"casts of draft models \(1 file\)")
+        self.assertTrue(self.json("cache", "--clear")["cleared"])
+        self.assertEqual(os.listdir(self.path(".cache/riffle")), ["other"])
+        self.assertEqual(self.json("cache")["files"], [])
+        self.assertEqual(self.ok(*once).out, first)
+        os.remove(other)
+        self.fails(1, "cache", env={"HOME": ""}, says="XDG_CACHE_HOME")
+
     def test_levels_are_counted(self):
         shown = self.json(*ONCE, "--max-tokens", "48", "--chain", "ngram > mxfp4", "--gamma", "4")
         self.assertEqual(shown["chain"], "ngram > mxfp4 > target")
@@ -171,6 +191,12 @@ class Run(Case):
         shown = self.json(*run, "-p", json.dumps(document))
         self.assertEqual(shown["text"], "Look.")
         self.assertEqual([c["function"]["name"] for c in shown["tool_calls"]], ["age_of"])
+        digits = '{"id":1234567890123456789012,"price":1.10,"share":0.1}'
+        run[-1] = self.path("numbers.gbnf", "root ::= " + json.dumps(
+            '<tool_call>{"name": "age_of", "arguments": %s}</tool_call>' % digits))
+        called = self.json(*run, "-p", json.dumps(document))["tool_calls"]
+        self.assertEqual([c["function"]["arguments"] for c in called], [digits])
+        run[-1] = self.path("answer.gbnf", "root ::= " + json.dumps(answer))
         del document["tools"]
         self.assertEqual(self.json(*run, "-p", json.dumps(document))["text"], answer)
 

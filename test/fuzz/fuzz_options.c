@@ -29,10 +29,9 @@ static void check_range(const struct cli_options *options, const struct option *
         int is_default = number == 0 || number == NOT_GIVEN;
         expect(is_default || (number >= option->low && number <= option->high), option->name);
     }
-    if (option->kind == OPTION_FLOAT || option->kind == OPTION_ABOVE) {
+    if (option->kind == OPTION_FLOAT) {
         float number = *(const float *)field;
-        int above = option->kind == OPTION_ABOVE && number == (float)option->low;
-        int is_inside = number >= (float)option->low && number <= (float)option->high && !above;
+        int is_inside = number >= (float)option->low && number <= (float)option->high;
         expect(isnan(number) || is_inside, option->name);
     }
     if (option->kind == OPTION_CHOICE) {

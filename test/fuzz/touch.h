@@ -42,8 +42,8 @@ static inline void touch_source(const struct rf_source *source)
     touch_str(vocab->spm_proto);
     touch_bytes(source->chat_template, source->chat_template_bytes);
     touch_bytes(source->name, strlen(source->name));
-    for (int32_t i = 0; params->rope_freq_factors && i < params->rope_dim / 2; i++)
-        if (!(params->rope_freq_factors[i] > 0)) abort();
+    for (int32_t i = 0; params->rope.factors && i < params->rope_dim / 2; i++)
+        if (!(params->rope.factors[i] > 0)) abort();
     if (params->n_vocab != vocab->n_tokens || vocab->bos >= vocab->n_tokens) abort();
 }
 

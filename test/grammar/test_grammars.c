@@ -275,8 +275,18 @@ static const struct refused bad_schemas[] = {
      RF_ERR_UNSUPPORTED},
     {"{\"type\":\"string\",\"pattern\":\"a\",\"maxLength\":3}", "together with another limit",
      RF_ERR_UNSUPPORTED},
-    {"{\"type\":\"string\",\"format\":\"uri\"}", "#/format: known formats", RF_ERR_UNSUPPORTED},
-    {"{\"type\":\"number\",\"minimum\":0.5}", "#/minimum: limits of numbers", RF_ERR_UNSUPPORTED},
+    {"{\"type\":\"string\",\"format\":\"iri\"}", "#/format: known formats", RF_ERR_UNSUPPORTED},
+    {"{\"type\":\"number\",\"minimum\":1e1001}", "#/minimum: limits of numbers",
+     RF_ERR_UNSUPPORTED},
+    {"{\"type\":\"number\",\"minimum\":\"1\"}", "#/minimum: this is not a number", RF_ERR_FORMAT},
+    {"{\"properties\":{\"a\\u0000\":true}}", "#/properties: a name with a zero byte",
+     RF_ERR_UNSUPPORTED},
+    {"{\"required\":[\"a\\u0000\"]}", "#/required: a name with a zero byte", RF_ERR_UNSUPPORTED},
+    {"{\"multipleOf\":0}", "#/multipleOf: this is not a number above 0", RF_ERR_FORMAT},
+    {"{\"multipleOf\":-1}", "#/multipleOf: this is not a number above 0", RF_ERR_FORMAT},
+    {"{\"multipleOf\":1e-7}", "#/multipleOf: supported are up to 15 digits", RF_ERR_UNSUPPORTED},
+    {"{\"multipleOf\":1000003}", "multipleOf is supported", RF_ERR_UNSUPPORTED},
+    {"{\"multipleOf\":7,\"minimum\":1,\"maximum\":6}", "no multiple is between", RF_ERR_FORMAT},
     {"{\"minLength\":-1}", "#/minLength: this is not a whole number", RF_ERR_FORMAT},
     {"{\"required\":[1]}", "#/required: this is not an array of strings", RF_ERR_FORMAT},
 };
@@ -401,16 +411,117 @@ static void check_watch(enum rf_grammar_kind kind, const char *text)
     }
 }
 
+/* Names are told apart however long they are. */
+static void check_long_names(void)
+{
+    enum { LONG = 700 };
+    static char schema[3 * LONG + 200], good[LONG + 32], bad[LONG + 32], name[LONG + 1];
+    memset(name, 'n', LONG);
+    snprintf(schema, sizeof schema,
+             "{\"properties\":{\"%s\":{\"type\":\"null\"},\"%s2\":{\"type\":\"integer\"}},"
+             "\"additionalProperties\":{\"type\":\"boolean\"},\"required\":[\"%s2\"]}",
+             name, name, name);
+    snprintf(good, sizeof good, "{\"%s2\":7}", name);
+    snprintf(bad, sizeof bad, "{\"%s2\":true}", name);
+    const struct accepting names = {schema, {good}, {bad, "{}"}};
+    check_accepting(RF_GRAMMAR_JSON_SCHEMA, &names);
+}
+
 /* A branch for each number. */
 static void check_watch_of_branches(void)
 {
-    enum { BRANCHES = 200, BYTES = 20 };
+    enum { BRANCHES = 60, BYTES = 20 };
     static char text[BRANCHES * BYTES] = "{\"oneOf\":[";
     size_t n = strlen(text);
     for (int i = 0; i < BRANCHES; i++)
         n += (size_t)snprintf(text + n, BYTES, "%s{\"const\":%d}", i ? "," : "", i);
     snprintf(text + n, sizeof text - n, "]}");
     check_watch(RF_GRAMMAR_JSON_SCHEMA, text);
+}
+
+/* ---- grammars that ask for very much work ---- */
+
+static const struct accepting large[] = {
+    {"{\"type\":\"string\",\"pattern\":\"^(.?){3000}x$\"}",
+     {"\"x\"", "\"abx\""},
+     {"\"\"", "\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(a?b?){300}x$\"}", {"\"x\"", "\"bbaax\""}, {"\"bxa\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((a*)*b*)*c$\"}", {"\"c\"", "\"abbac\""}, {"\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(((.+)+)+)+x$\"}", {"\"axx\""}, {"\"x\"", "\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((){1000000}){1000000}x$\"}", {"\"x\""}, {"\"\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((a{0,30}){0,30}){0,30}$\"}",
+     {"\"\"", "\"aaa\""},
+     {"\"b\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(ab|ac|a?d|bcd|b){2}$\"}",
+     {"\"abac\"", "\"dad\"", "\"bcdb\""},
+     {"\"ab\"", "\"aab\"", "\"bcd\""}},
+};
+
+/* Two lists of n numbers that have none in common: n times n comparisons. */
+static void check_too_slow(void)
+{
+    enum { N = 10000, BYTES = 8 };
+    static char text[2 * N * BYTES + 64];
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"allOf\":[{\"enum\":[0");
+    for (int i = 1; i < 2 * N; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, i == N ? "]},{\"enum\":[%d" : ",%d", i);
+    snprintf(text + n, sizeof text - n, "]}]}");
+    const struct refused slow = {text, "takes too long to compile", RF_ERR_UNSUPPORTED};
+    check_refused(RF_GRAMMAR_JSON_SCHEMA, &slow);
+}
+
+/* As many names as one likes are listed in no time; rules are counted. */
+static void check_many_names(void)
+{
+    enum { N = 100000, BYTES = 12 };
+    static char text[N * BYTES + 64];
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"required\":[\"a\"");
+    for (int i = 0; i < N; i++) n += (size_t)snprintf(text + n, sizeof text - n, ",\"p%d\"", i);
+    snprintf(text + n, sizeof text - n, "]}");
+    const struct refused many = {text, "at most 4096 rules", RF_ERR_UNSUPPORTED};
+    check_refused(RF_GRAMMAR_JSON_SCHEMA, &many);
+}
+
+/* All texts of up to LONGEST letters a and b are tokens, and each leads to a state of its own with
+ * hundreds of positions: masks of such a grammar cost more than they may. */
+static void check_slow_masks(void)
+{
+    enum { LONGEST = 14, N = 1 << (LONGEST + 1), COUNTED = 60, PARTS = 16 };
+    static char letters[N][LONGEST], text[PARTS * 32];
+    static struct rf_str texts[N];
+    for (int i = 2; i < N; i++) { /* the bits of i behind the first one */
+        int n = 0;
+        while (i >> (n + 1)) n++;
+        for (int k = 0; k < n; k++) letters[i][k] = i >> (n - 1 - k) & 1 ? 'b' : 'a';
+        texts[i] = (struct rf_str){letters[i], (size_t)n};
+    }
+    const struct rf_grammar_vocab vocab = {.n_vocab = N, .n_texts = N, .texts = texts};
+    size_t n = (size_t)snprintf(text, sizeof text, "root ::= [ab]* (");
+    for (int i = 0; i < PARTS; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s\"%c\" [ab]{%d}", i ? " | " : "",
+                              i % 2 ? 'a' : 'b', COUNTED + i);
+    snprintf(text + n, sizeof text - n, ")");
+    struct rf_error error = {.text = ""};
+    struct rf_grammar *grammar;
+    struct rf_matcher *matcher;
+    struct rf_token_mask mask;
+    CHECK_INT(rf_grammar_new(&grammar, RF_GRAMMAR_GBNF, rf_str_of(text), &vocab, NULL,
+                             &rf_system_allocator, &error),
+              0);
+    CHECK_INT(rf_matcher_new(&matcher, grammar, &error), 0);
+    int32_t state = rf_matcher_start(matcher, &error);
+    uint32_t bits = 1;
+    int code = 0, n_masks = 0;
+    for (int i = 0; i < COUNTED + 40 && !code && state > 0; i++) {
+        if (i >= COUNTED) code = rf_matcher_mask(matcher, state, &mask, &error);
+        n_masks += !code && i >= COUNTED;
+        bits = bits * 1664525u + 1013904223u;
+        if (!code) state = rf_matcher_advance(matcher, state, 2 + (int32_t)(bits >> 31), &error);
+    }
+    CHECK_MSG(code == RF_ERR_UNSUPPORTED && strstr(error.text, "takes too long to find"),
+              "%d after %d masks: %s", code, n_masks, error.text);
+    rf_matcher_free(matcher);
+    rf_grammar_free(grammar);
 }
 
 static void check_memory(enum rf_grammar_kind kind, const char *text, const char *answer)
@@ -446,8 +557,14 @@ int main(void)
         check_accepting(RF_GRAMMAR_CHOICE, &choices[i]);
     for (size_t i = 0; i < sizeof bad_choices / sizeof *bad_choices; i++)
         check_refused(RF_GRAMMAR_CHOICE, &bad_choices[i]);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        check_accepting(RF_GRAMMAR_JSON_SCHEMA, &large[i]);
+    check_too_slow();
+    check_many_names();
+    check_long_names();
+    check_slow_masks();
     check_control_token(256 + sizeof texts / sizeof *texts - 1);
-    check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){2000} \"x\"");
+    check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){1500} \"x\"");
     check_watch_of_branches();
     check_memory(RF_GRAMMAR_GBNF, gbnf[1].grammar, gbnf[1].good[0]);
     check_memory(RF_GRAMMAR_CHOICE, choices[0].grammar, choices[0].good[1]);

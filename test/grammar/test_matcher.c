@@ -167,8 +167,9 @@ static void put_element(struct writing *w, int depth)
     static const char *const atoms[] = {
         "\"a\" ", "\"b\" ",       "\"ab\" ",     "\"ba\" ",  "[ab] ",
         "[^a] ",  "\"\\u20ac\" ", "[a-c\\xe9] ", "\"abc\" ", "[^ab\\x00-\\x1f] "};
-    static const char *const repeats[] = {"* ",    "+ ",      "? ",    "{2} ",   "{0,3} ",
-                                          "{2,} ", "{7,11} ", "{12} ", "{0,14} "};
+    static const char *const repeats[] = {"* ",      "+ ",    "? ",      "{2} ",
+                                          "{0,3} ",  "{2,} ", "{7,11} ", "{12} ",
+                                          "{0,14} ", "?{9} ", "*{2} ",   "+{0,3} "};
     char name[16];
     uint32_t kind = draw(10);
     if (kind < 2 && depth < 4) {
@@ -290,7 +291,7 @@ static void check_grammar(const struct vocabulary *v, const char *text, int *n_c
                               &rf_system_allocator, &error);
     CHECK_MSG(code == 0 || (code == RF_ERR_FORMAT && error.text[0]), "%d: %s", code, error.text);
     if (code) return;
-    struct rf_ir ir = {.arena.allocator = &rf_system_allocator, .error = &error};
+    struct rf_ir ir = {.arena.allocator = &rf_system_allocator, .error = &error, .keeps_form = 1};
     CHECK_INT(rf_gbnf_read(&ir, rf_str_of(text)), 0);
     struct walk walk = {.ir = &ir, .v = v};
     CHECK_INT(rf_matcher_new(&walk.matcher, grammar, &error), 0);
@@ -329,6 +330,13 @@ int main(void)
     int n_checked = 0, n_refused = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) listed[i] = rf_str_of(texts[i]);
     vocabulary_make(&v, listed, (int32_t)(sizeof texts / sizeof *texts));
+    /* One repetition is longer than every token; states of very many positions. */
+    check_grammar(&v, "root ::= \"a\" r{2,} [ab]{0,3}\nr ::= [ab] \"abc\" [ab]\n", &n_checked,
+                  &n_refused);
+    check_grammar(&v, "root ::= ([ab]? \"c\"? \"ab\"?){20} \"x\"\n", &n_checked, &n_refused);
+    check_grammar(&v, "root ::= (([ab]+ | \"ba\"?)+ | \"c\"){0,25} \"x\"\n", &n_checked,
+                  &n_refused);
+    CHECK_INT(n_refused, 0);
     for (int i = 0; i < GRAMMARS; i++) {
         write_grammar(&w);
         check_grammar(&v, w.text, &n_checked, &n_refused);

@@ -195,11 +195,14 @@ static inline void check_agreement(const struct agreement *agreement)
     llama.arch_name = "llama";
     llama.rope_style = RF_ROPE_NORM;
     llama.rope_dim = 16;
-    llama.rope_freq_factors = factors;
-    llama.rope_scale = 0.5f;
-    llama.rope_magnitude = 1.25f;
+    llama.rope.factors = factors;
+    llama.rope.scale = 0.5f;
+    llama.rope.magnitude = 1.25f;
     llama.qk_norm = 0;
     llama.tied_output = 0;
+    llama.qkv_bias = llama.o_bias = llama.ffn_bias = 1;
+    llama.rope.ntk_factor = 3; /* and frequencies that fall with the position */
+    llama.rope.ntk_from = 8;
     check_synthetic(agreement, "llama", &llama, &bf16, 1, RF_WEIGHTS_BF16);
     llama.n_embd = llama.n_ff = 256;
     llama.head_dim = 64;

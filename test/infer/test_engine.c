@@ -465,9 +465,9 @@ static void check_blocks_of_256(void)
                                      .rms_eps = 1e-5f,
                                      .rope_style = RF_ROPE_NORM,
                                      .rope_dim = 64,
-                                     .rope_theta = 1e4f,
-                                     .rope_scale = 1.0f,
-                                     .rope_magnitude = 1.0f};
+                                     .rope.theta = 1e4f,
+                                     .rope.scale = 1.0f,
+                                     .rope.magnitude = 1.0f};
     check_synthetic("blocks of 256", &params, types, sizeof types / sizeof *types,
                     RF_WEIGHTS_STORED);
     check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types,
@@ -532,11 +532,14 @@ int main(void)
     llama3.arch_name = "llama";
     llama3.rope_style = RF_ROPE_NORM;
     llama3.rope_dim = 16;
-    llama3.rope_freq_factors = factors;
-    llama3.rope_scale = 0.5f;
-    llama3.rope_magnitude = 1.25f;
+    llama3.rope.factors = factors;
+    llama3.rope.scale = 0.5f;
+    llama3.rope.magnitude = 1.25f;
     llama3.qk_norm = 0;
     llama3.tied_output = 0;
+    llama3.qkv_bias = llama3.o_bias = llama3.ffn_bias = 1;
+    llama3.rope.ntk_factor = 3; /* and frequencies that fall with the position */
+    llama3.rope.ntk_from = 8;
     check_synthetic("llama3", &llama3, &bf16, 1, RF_WEIGHTS_BF16);
 
     check_blocks_of_32();

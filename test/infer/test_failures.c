@@ -34,9 +34,9 @@ static const struct rf_params params = {.arch = RF_ARCH_QWEN2,
                                         .rms_eps = 1e-6f,
                                         .rope_style = RF_ROPE_NEOX,
                                         .rope_dim = 8,
-                                        .rope_theta = 1e4f,
-                                        .rope_scale = 1.0f,
-                                        .rope_magnitude = 1.0f,
+                                        .rope.theta = 1e4f,
+                                        .rope.scale = 1.0f,
+                                        .rope.magnitude = 1.0f,
                                         .tied_output = 1,
                                         .qkv_bias = 1};
 

@@ -74,10 +74,10 @@ int main(void)
                                      .rms_eps = 1e-6f,
                                      .rope_style = RF_ROPE_NEOX,
                                      .rope_dim = 8,
-                                     .rope_theta = 1e6f,
-                                     .rope_scale = 1.0f,
-                                     .rope_magnitude = 2.0f,
-                                     .rope_freq_factors = factors,
+                                     .rope.theta = 1e6f,
+                                     .rope.scale = 1.0f,
+                                     .rope.magnitude = 2.0f,
+                                     .rope.factors = factors,
                                      .tied_output = 1,
                                      .qkv_bias = 1};
     uint32_t random = 20260103;

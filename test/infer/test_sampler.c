@@ -119,6 +119,11 @@ static void check_cuts(void)
     CHECK_INT(reached(&s, logits, NULL, 0), 0x03);
     s.top_p = 0.001f;
     CHECK_INT(reached(&s, logits, NULL, 0), 0x02);
+    s.top_p = 0.0f; /* the likeliest, whatever else is set */
+    CHECK_INT(reached(&s, logits, NULL, 0), 0x02);
+    s.top_k = 3;
+    s.min_p = 0.1f;
+    CHECK_INT(reached(&s, logits, NULL, 0), 0x02);
     s = plain;
     s.min_p = 0.3f; /* a share of the greatest: 1/4 is half of 1/2, 1/8 a quarter */
     CHECK_INT(reached(&s, logits, NULL, 0), 0x03);
@@ -279,7 +284,7 @@ static void check_refusals(void)
     bad[0].temperature = -1.0f;
     bad[1].temperature = NAN;
     bad[2].top_k = -1;
-    bad[3].top_p = 0.0f;
+    bad[3].top_p = -0.1f;
     bad[4].top_p = 1.5f;
     bad[5].min_p = NAN;
     bad[6].repeat_penalty = 0.0f;

@@ -49,7 +49,7 @@ static void check_kinds(const struct device *alone, const struct device *both)
     params.embedding_scale = 3;
     params.logit_cap = 20;
     params.window = 40;
-    params.rope_theta_local = 1e4f;
+    params.rope_local = (struct rf_rope){.theta = 1e4f, .scale = 1, .magnitude = 1};
     params.layer_flags = windows;
     same_bits(alone, both, "windows", &params, &bf16, 1, RF_WEIGHTS_BF16);
     params.n_expert = 5;

@@ -189,7 +189,10 @@ static const struct mutation llama_mutations[] = {
     {"scale of the positions is", F, SET_F32, .target = "llama.rope.scaling.factor", .real = -2},
     {"scale of the positions is", F, SET_F32, .target = "llama.rope.scaling.factor",
      .real = (double)NAN},
-    {"\"longrope\"", U, SET_STRING, .target = "llama.rope.scaling.type", .text = "longrope"},
+    {"original_context_length", F, SET_STRING, .target = "llama.rope.scaling.type",
+     .text = "longrope"},
+    {"type is \"dynamic\"; of this architecture none, linear, yarn, longrope and llama3", U,
+     SET_STRING, .target = "llama.rope.scaling.type", .text = "dynamic"},
     {"attention factor of the rotation is -1", F, SET_F32,
      .target = "llama.rope.scaling.attn_factor", .real = -1},
     {"llama.rope.scaling.yarn_ext_factor is 0.5", U, SET_F32,
@@ -235,7 +238,7 @@ static const struct mutation llama_mutations[] = {
     {"blk.0.ffn_down.weight is missing", F, TENSOR_DROP, .target = "blk.0.ffn_down.weight"},
     {"token_embd.weight is missing", F, TENSOR_DROP, .target = "token_embd.weight"},
     {"output_norm.weight is missing", F, TENSOR_DROP, .target = "output_norm.weight"},
-    {"blk.0.attn_output.bias has no place", U, TENSOR_ADD, .target = "blk.0.attn_output.bias",
+    {"blk.0.attn_norm.bias has no place", U, TENSOR_ADD, .target = "blk.0.attn_norm.bias",
      .number = 8},
     {"blk.0.ffn_gate_inp.weight has no place", U, TENSOR_ADD, .target = "blk.0.ffn_gate_inp.weight",
      .number = 8},
@@ -246,6 +249,9 @@ static const struct mutation llama_mutations[] = {
     {"blk.0.attn_q_norm.weight has no place", U, TENSOR_ADD, .target = "blk.0.attn_q_norm.weight",
      .number = 4},
     {"blk.0.attn_k.bias is missing", F, TENSOR_ADD, .target = "blk.0.attn_q.bias", .number = 8},
+    {"blk.0.ffn_gate.bias is missing", F, TENSOR_ADD, .target = "blk.0.ffn_down.bias", .number = 8},
+    {"blk.0.attn_output.bias is [7", F, TENSOR_ADD, .target = "blk.0.attn_output.bias",
+     .number = 7},
     {"rope_freqs.weight is [3", F, TENSOR_ADD, .target = "rope_freqs.weight", .number = 3},
     {"32 bytes follow the last tensor", F, TRAILING, .number = 32},
     {"output.weight is [8, 5", F, TENSOR_RESIZE, .target = "output.weight", .number = 5,
@@ -291,8 +297,8 @@ static const struct mutation qwen2_mutations[] = {
     {"has 5 tokens, but token_embd.weight has 4 rows", F, TENSOR_RESIZE,
      .target = "token_embd.weight", .number = 4, .index = 1},
     {"rope_freqs.weight has no place", U, TENSOR_ADD, .target = "rope_freqs.weight", .number = 2},
-    {"qwen2.rope.scaling.type is \"dynamic\"", U, SET_STRING, .target = "qwen2.rope.scaling.type",
-     .text = "dynamic"},
+    {"qwen2.rope.scaling.type is \"dynamic\"; of this architecture none, linear, yarn are", U,
+     SET_STRING, .target = "qwen2.rope.scaling.type", .text = "dynamic"},
 };
 
 static struct w_value *value_of(struct w_file *file, const char *key)
@@ -390,8 +396,8 @@ static void test_good_llama(void)
     CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 &&
           p->head_dim == 4);
     CHECK(p->n_ff == 16 && p->n_vocab == 6 && p->n_ctx_train == 64 && p->rope_dim == 4);
-    CHECK(p->rms_eps == 1e-5f && p->rope_theta == 10000.0f && p->rope_scale == 1.0f &&
-          !p->rope_freq_factors);
+    CHECK(p->rms_eps == 1e-5f && p->rope.theta == 10000.0f && p->rope.scale == 1.0f &&
+          !p->rope.factors);
     CHECK(!p->tied_output && !p->qkv_bias && !p->qk_norm);
     CHECK_STR(source->container, "GGUF v2");
     CHECK_STR(source->name, "tiny");
@@ -462,9 +468,9 @@ static void test_yarn(void)
     struct rf_source *source = open_edited(w_llama, with_yarn);
     if (!source) return;
     const struct rf_params *p = &source->params;
-    CHECK(p->rope_freq_factors && p->rope_freq_factors[0] == 1.0f &&
-          p->rope_freq_factors[1] == (float)(1 / (0.5 / 4 + 0.5)) && p->rope_scale == 1.0f);
-    CHECK(fabs((double)p->rope_magnitude - 0.5 * (1 + 0.1 * log(4.0))) < 1e-7);
+    CHECK(p->rope.factors && p->rope.factors[0] == 1.0f &&
+          p->rope.factors[1] == (float)(1 / (0.5 / 4 + 0.5)) && p->rope.scale == 1.0f);
+    CHECK(fabs((double)p->rope.magnitude - 0.5 * (1 + 0.1 * log(4.0))) < 1e-7);
     CHECK_INT(p->n_ctx_train, 4 * 8192);
     rf_source_close(source);
 }
@@ -480,6 +486,13 @@ static void with_layer_arrays(struct w_file *file)
     file->alignment = 8;
 }
 
+static void without_biases(struct w_file *file)
+{
+    static const char *const names[] = {"blk.0.attn_q.bias", "blk.0.attn_k.bias",
+                                        "blk.0.attn_v.bias"};
+    for (int i = 0; i < 3; i++) w_drop_tensor(file, names[i]);
+}
+
 static void with_llama3_tokenizer(struct w_file *file)
 {
     w_string(file, "tokenizer.ggml.pre", "llama-bpe");
@@ -490,7 +503,7 @@ static void test_good_variants(void)
     struct rf_source *source = open_edited(w_llama, as_llama3);
     if (source) {
         const struct rf_params *p = &source->params;
-        CHECK(p->rope_freq_factors && p->rope_freq_factors[1] == 1.0f && p->rope_scale == 0.25f);
+        CHECK(p->rope.factors && p->rope.factors[1] == 1.0f && p->rope.scale == 0.25f);
         CHECK(p->window == 32 && p->n_head_kv == 2 && p->tied_output);
         CHECK(source->vocab.bos == 1 && source->vocab.types[1] == RF_TOKEN_NORMAL);
     }
@@ -501,13 +514,17 @@ static void test_good_variants(void)
         const struct rf_vocab *v = &source->vocab;
         CHECK(source->params.qkv_bias && source->params.tied_output &&
               source->params.rope_style == RF_ROPE_NEOX);
-        CHECK(source->params.rope_scale == 1.0f && source->params.rope_magnitude == 1.0f);
+        CHECK(source->params.rope.scale == 1.0f && source->params.rope.magnitude == 1.0f);
         CHECK(v->kind == RF_VOCAB_BPE && v->n_merges == 2 && rf_str_is(v->pre, "qwen2") &&
               !v->scores);
         CHECK(rf_str_is(v->merges[1].left, "\xc4\xa0") && rf_str_is(v->merges[1].right, "a"));
         CHECK(v->bos == -1 && v->eos == 4 && v->ignore_merges == -1 && v->add_bos == -1 &&
               v->nfc == -1);
     }
+    rf_source_close(source);
+
+    source = open_edited(w_qwen2, without_biases);
+    if (source) CHECK(!source->params.qkv_bias && !source->params.o_bias);
     rf_source_close(source);
 
     source = open_edited(w_qwen2, with_llama3_tokenizer);
@@ -525,7 +542,7 @@ static void test_stories(void)
     if (source) {
         CHECK(source->params.n_layer == 5 && source->params.n_vocab == 512 &&
               source->n_tensors == 48);
-        CHECK(source->params.rope_theta == 10000.0f && source->vocab.add_bos == -1);
+        CHECK(source->params.rope.theta == 10000.0f && source->vocab.add_bos == -1);
     }
     rf_source_close(source);
 }

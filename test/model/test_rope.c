@@ -13,9 +13,9 @@ static const double most_error = 6 / 16777216.0;
 
 static double frequency_of(const struct rf_params *params, int32_t i)
 {
-    double frequency = pow((double)params->rope_theta, -2.0 * i / params->rope_dim);
-    if (params->rope_freq_factors) frequency /= (double)params->rope_freq_factors[i];
-    return frequency * (double)params->rope_scale;
+    double frequency = pow((double)params->rope.theta, -2.0 * i / params->rope_dim);
+    if (params->rope.factors) frequency /= (double)params->rope.factors[i];
+    return frequency * (double)params->rope.scale;
 }
 
 static double number_of(const struct rf_json *value)
@@ -37,8 +37,8 @@ static void compare(const struct rf_params *params, const struct rf_json *wanted
                   "%s: frequency %d is %.9g, not %.9g", name, i, got, expected);
     }
     double expected = number_of(rf_json_get(wanted, "attention_factor"));
-    CHECK_MSG(fabs((double)params->rope_magnitude - expected) <= most_error * expected,
-              "%s: the attention factor is %g, not %g", name, (double)params->rope_magnitude,
+    CHECK_MSG(fabs((double)params->rope.magnitude - expected) <= most_error * expected,
+              "%s: the attention factor is %g, not %g", name, (double)params->rope.magnitude,
               expected);
 }
 

@@ -82,12 +82,13 @@ static const struct mutation qwen2_mutations[] = {
     {"config.json is missing", IO, HF_CONFIG, NULL, NULL},
     {"config.json: line 1", F, HF_CONFIG, "{", "["},
     {"config.json: line 1", F, HF_CONFIG, "1e-06", "NaN"},
-    {"config.json: line 1", F, HF_CONFIG, "1e-06", "1e999"},
-    {"duplicate", F, HF_CONFIG, "\"hidden_act\"", "\"hidden_size\""},
+    {"rms_norm_eps is not a number", F, HF_CONFIG, "1e-06", "1e999"},
+    {"hidden_size is not", F, HF_CONFIG, "\"hidden_act\"", "\"hidden_size\""},
     {"\"GPT2LMHeadModel\" is not known", U, HF_CONFIG, "Qwen2ForCausalLM", "GPT2LMHeadModel"},
     {"architectures is missing", F, HF_CONFIG,
      "\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",", ""},
-    {"hidden_size is missing", F, HF_CONFIG, "hidden_size", "hidden_sizes"},
+    {"embed_tokens.weight is [8, 8, 1, 1], but the parameters ask for [4096, 8]", F, HF_CONFIG,
+     "hidden_size", "hidden_sizes"},
     {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":8.5"},
     {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":-8"},
     {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8",
@@ -107,10 +108,18 @@ static const struct mutation qwen2_mutations[] = {
      "\"quantization_config\":{},\"hidden_act\""},
     {"partial_rotary_factor", U, HF_CONFIG, "\"hidden_act\"",
      "\"partial_rotary_factor\":0.5,\"hidden_act\""},
-    {"\"dynamic\"", U, HF_CONFIG, "\"hidden_act\"",
-     "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4},\"hidden_act\""},
+    {"type \"mrope\"; default, linear, llama3, yarn, longrope and dynamic are", U, HF_CONFIG,
+     "\"hidden_act\"", "\"rope_scaling\":{\"type\":\"mrope\",\"factor\":4},\"hidden_act\""},
     {"YaRN scaling needs a factor", F, HF_CONFIG, "\"hidden_act\"",
      "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0.5},\"hidden_act\""},
+    {"short_factor is not a list of 2 numbers", F, HF_CONFIG, "\"hidden_act\"",
+     "\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2},\"hidden_act\""},
+    {"proj.bias is a bias that config.json does not ask for in a llama model", U, HF_CONFIG,
+     "Qwen2ForCausalLM", "LlamaForCausalLM"},
+    {"self_attn.o_proj.bias is missing", F, HF_CONFIG, "\"Qwen2ForCausalLM\"]",
+     "\"LlamaForCausalLM\"],\"attention_bias\":true"},
+    {"max_window_layers is not a whole number from 0 on", F, HF_CONFIG, "\"hidden_act\"",
+     "\"max_window_layers\":-1,\"hidden_act\""},
     {"leaves no ramp", U, HF_CONFIG, "\"hidden_act\"",
      "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,"
      "\"original_max_position_embeddings\":2147483647,\"beta_fast\":2e-4,\"beta_slow\":1e-4},"
@@ -272,7 +281,7 @@ static void test_good_qwen2(void)
     if (!source) return;
     const struct rf_params *p = &source->params;
     CHECK_STR(p->arch_name, "qwen2");
-    CHECK(p->rope_style == RF_ROPE_NEOX && p->rope_theta == 1e6f && p->rope_scale == 1.0f &&
+    CHECK(p->rope_style == RF_ROPE_NEOX && p->rope.theta == 1e6f && p->rope.scale == 1.0f &&
           p->rms_eps == 1e-6f);
     CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 &&
           p->head_dim == 4);
@@ -312,10 +321,10 @@ static void test_good_llama(void)
           !p->qkv_bias);
     /* transformers' rule: the wavelength 2 pi is short and stays; 2 pi sqrt(500000) = 4443 lies
      * between 8192/4 and 8192/1, where smooth = (8192 / 4443 - 1) / 3. */
-    CHECK(p->rope_freq_factors && p->rope_freq_factors[0] == 1.0f);
+    CHECK(p->rope.factors && p->rope.factors[0] == 1.0f);
     double smooth = (8192.0 / (2 * acos(-1.0) * sqrt(500000.0)) - 1) / 3;
-    if (p->rope_freq_factors)
-        CHECK(fabs((double)p->rope_freq_factors[1] - 1 / ((1 - smooth) / 8 + smooth)) < 1e-6);
+    if (p->rope.factors)
+        CHECK(fabs((double)p->rope.factors[1] - 1 / ((1 - smooth) / 8 + smooth)) < 1e-6);
     const struct rf_vocab *v = &source->vocab;
     CHECK(v->kind == RF_VOCAB_SENTENCEPIECE &&
           v->spm_proto.bytes == model.texts[HF_SENTENCEPIECE].bytes);
@@ -497,7 +506,7 @@ static void test_unigram(void)
 }
 
 /* Another pre-tokenizer, an empty normalizer, a template that adds BOS, a window that limits the
- * context, biases of another architecture. */
+ * context of all layers. */
 static void test_good_variants(void)
 {
     static struct hf_model model;
@@ -513,16 +522,18 @@ static void test_good_variants(void)
                    "\"single\":[{\"SpecialToken\":{\"id\":\"<|pad|>\",\"type_id\":0}},{"
                    "\"Sequence\":{\"id\":\"A\"}}]}]}") &&
         hf_replace(config, "use_sliding_window\":false", "use_sliding_window\":true") &&
-        hf_replace(config, "Qwen2ForCausalLM", "LlamaForCausalLM") &&
+        hf_replace(config, "\"silu\"", "\"swish\"") &&
         hf_replace(config, "\"hidden_act\"",
-                   "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"hidden_act\""));
+                   "\"max_window_layers\":0,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},"
+                   "\"hidden_act\""));
     struct rf_source *source = open_good(&model, folder);
     if (source) {
         CHECK(rf_str_is(source->vocab.pre, "llama-bpe") && source->vocab.nfc == 0 &&
               source->vocab.ignore_merges == 1);
         CHECK(source->vocab.add_bos == 1 && source->vocab.add_eos == 0);
-        CHECK(source->params.window == 16 && source->params.rope_scale == 0.25f &&
+        CHECK(source->params.window == 16 && source->params.rope.scale == 0.25f &&
               source->params.qkv_bias);
+        CHECK_INT(rf_layer_flags(&source->params, 0), RF_LAYER_WINDOW);
     }
     rf_source_close(source);
 }

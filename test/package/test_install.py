@@ -33,7 +33,7 @@ def output(*command, **options):
     return result.stdout
 
 
-class Installed(unittest.TestCase):
+class Prefix(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="install-test-", dir=BUILD))
@@ -87,6 +87,8 @@ class Installed(unittest.TestCase):
     def shared_libraries(self, program):
         return output("readelf", "-d", str(program))
 
+
+class Installed(Prefix):
     def test_pkg_config(self):
         program = self.folder / "with-pkg-config"
         output(CC, str(self.example), "-o", str(program), *self.flags("--cflags", "--libs"))
@@ -137,6 +139,109 @@ class Installed(unittest.TestCase):
                     self.assertNotIn(folder, text, path)
 
 
+class Documented(Prefix):
+    """The pages' own commands, with the folder's name in the place of DIR. It has no spaces, as the pages assume."""
+
+    def setUp(self):
+        super().setUp()
+        self.dir = self.folder / "DIR"
+        if not self.dir.exists():
+            self.dir.symlink_to(self.prefix)
+        self.work = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        shutil.copy(self.example, self.work)
+        for name in ("chat.c", "chat.py"):
+            shutil.copy(ROOT / "examples" / name, self.work)
+        # Some prefixes have lib/x86_64-linux-gnu; the pages say so.
+        self.lib = "lib" if (self.prefix / "lib" / "pkgconfig").exists() else str(self.library.relative_to(self.prefix))
+
+    def page(self, name):
+        return (ROOT / name).read_text(encoding="utf-8")
+
+    def section(self, name, title):
+        return re.search(r"^#+ %s\n(.*?)(?=^#+ |\Z)" % re.escape(title), self.page(name), flags=re.M | re.S)[1]
+
+    def commands(self, text):
+        blocks = re.findall(r"(?:^    .*\n)+", text, flags=re.M)
+        return [[line[4:] for line in block.splitlines()] for block in blocks]
+
+    def run_lines(self, lines, **variables):
+        text = "\n".join(lines).replace("DIR/lib", "DIR/" + self.lib)
+        text = re.sub(r"\bDIR\b", str(self.dir), text)
+        env = dict(self.bare_env, **variables)
+        # The compiler that the build had, under the usual name.
+        (self.work / "cc").write_text('#!/bin/sh\nexec "%s" "$@"\n' % CC)
+        (self.work / "cc").chmod(0o755)
+        env["PATH"] = "%s:%s" % (self.work, env["PATH"])
+        return output("sh", "-ec", text, cwd=self.work, env=env)
+
+    def test_table_of_files(self):
+        """Each row of the table is there, and nothing is there without a row."""
+        rows = re.findall(r"^\| (`.*?) \|", self.section("docs/installing.md", "cmake --install"), flags=re.M)
+        paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
+        paths = [path.replace("lib/", self.lib + "/", 1) if path.startswith("lib/") else path for path in paths]
+        for path in paths:
+            self.assertTrue((self.prefix / path).exists(), path)
+        for file in self.prefix.rglob("*"):
+            name = str(file.relative_to(self.prefix))
+            is_form_of_library = re.fullmatch(r".*/libriffle\.so[.0-9]*", name)
+            if not file.is_dir() and not is_form_of_library:
+                self.assertTrue(any(name == path or name.startswith(path + "/") for path in paths), name)
+
+    def check_runs(self, program):
+        """Without help from the environment."""
+        self.check(self.work / program, self.bare_env)
+
+    def test_linking(self):
+        blocks = self.commands(self.section("docs/installing.md", "Linking"))
+        shared, static = [block for block in blocks if block[0].startswith("cc ")]
+        pkgconfig = str(self.dir / self.lib / "pkgconfig")
+        self.run_lines(shared, PKG_CONFIG_PATH=pkgconfig)
+        self.assertIn("libriffle.so.", self.shared_libraries(self.work / "a.out"))
+        self.check_runs("a.out")
+        (self.work / "a.out").unlink()
+        self.run_lines(static[:1], PKG_CONFIG_PATH=pkgconfig)
+        self.assertNotIn("libriffle", self.shared_libraries(self.work / "a.out"))
+        self.check_runs("a.out")
+
+    def test_readme(self):
+        line = re.search(r"`(cc example\.c [^`]*)`", self.page("README.md"))[1]
+        self.run_lines([line], PKG_CONFIG_PATH=str(self.dir / self.lib / "pkgconfig"))
+        self.check(self.work / "a.out", self.env)
+
+    def test_embedding(self):
+        lines = next(block for block in self.commands(self.page("docs/embedding.md")) if block[0].startswith("export"))
+        self.run_lines(lines)
+        self.check_runs("chat")
+
+    def test_unit(self):
+        """All but systemctl, in a root folder of its own, with the small model in the place of the one that is fetched."""
+        lines = next(block for block in self.commands(self.page("docs/serving.md")) if block[0].startswith("cp "))
+        root = self.work / "root"
+        for folder in ("etc/systemd/system", "var/lib/riffle/models"):
+            (root / folder).mkdir(parents=True)
+        lines = [re.sub(r"(?<=[ =])/(?=etc|var)", str(root) + "/", line.split("  #")[0]) for line in lines
+                 if not line.startswith("systemctl")]
+        pulled = [line for line in lines if " riffle pull " in line]
+        self.assertEqual(len(pulled), 1)
+        self.run_lines([line for line in lines if line not in pulled])
+        unit = (root / "etc/systemd/system/riffle@.service").read_text()
+        named = re.search(r"/etc/riffle/(\S+)\.env", " ".join(lines))[1]
+        options, = re.findall(r"^RIFFLE_SERVE_OPTIONS=(.*)$", (root / "etc/riffle" / (named + ".env")).read_text(), flags=re.M)
+        self.assertIn("EnvironmentFile=-/etc/riffle/%i.env", unit)
+        self.assertRegex(pulled[0], r"^RIFFLE_MODELS=\S+/var/lib/riffle/models riffle pull %s$" % re.escape(named))
+        # What the unit would start, with what its environment is.
+        words = re.search(r"^ExecStart=(.*)$", unit, flags=re.M)[1].replace("%i", "tiny").replace("$RIFFLE_SERVE_OPTIONS", options)
+        shutil.copy(ROOT / "test" / "data" / "stories260K.gguf", root / "var/lib/riffle/models" / "tiny.gguf")
+        variables = dict(pair.split("=") for pair in
+                         re.search(r"^Environment=(XDG_DATA_HOME=.*)$", unit, flags=re.M)[1].replace("=/var", "=%s/var" % root).split())
+        env = dict(self.bare_env, PATH="%s/bin:%s" % (self.dir, os.environ["PATH"]), **variables)
+        words = shlex.split(words.replace("--port 8081", "--port 0")) + ["--template", "chatml"]
+        with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+            first = server.stdout.readline()
+            server.terminate()
+            self.assertIn(b'"listening"', first, server.stderr.read())
+
+
 class Symbols(unittest.TestCase):
     """Names that other libraries of an application could have, too, stay inside."""
 
@@ -145,7 +250,9 @@ class Symbols(unittest.TestCase):
         return {line.split()[0] for line in lines if len(line.split()) >= 2}
 
     def test_shared(self):
-        exported = self.names("--dynamic", os.path.join(BUILD, "libriffle.so"))
+        names = self.names("--dynamic", os.path.join(BUILD, "libriffle.so")) - {"RIFFLE_0.1"}
+        self.assertEqual({name.partition("@@")[2] for name in names}, {"RIFFLE_0.1"})
+        exported = {name.partition("@@")[0] for name in names}
         declared = set()
         for header in ("riffle.h", "riffle_experimental.h"):
             declared |= set(re.findall(r"RIFFLE_API[^;(]*?\b(riffle_\w+)\(", (ROOT / "include" / header).read_text()))

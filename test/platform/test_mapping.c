@@ -23,6 +23,13 @@ static void host_handler(int number)
     siglongjmp(back, 1);
 }
 
+static void (*handler(void))(int)
+{
+    struct sigaction action;
+    CHECK_INT(sigaction(SIGBUS, NULL, &action), 0);
+    return action.sa_handler;
+}
+
 static struct rf_mapping map_pages(unsigned flags)
 {
     static unsigned char content[PAGES * 65536];
@@ -41,6 +48,10 @@ static int byte_at(const struct rf_mapping *mapping, size_t i)
 
 static void test_shrunk(void)
 {
+    struct rf_error error;
+    CHECK_INT(rf_guard_mappings(&error), 0);
+    CHECK_INT(rf_guard_mappings(&error), 0);
+    CHECK(handler() != host_handler);
     struct rf_mapping mapping = map_pages(0), other = map_pages(RF_MAP_COPY);
     CHECK_INT(byte_at(&mapping, PAGES * page - 1), 7);
     CHECK_INT(truncate(path, (off_t)(3 * page)), 0);
@@ -60,15 +71,25 @@ static void test_shrunk(void)
     rf_unmap_file(&mapping);
 }
 
-/* A mapping that nobody guards: the handler that was there first gets the signal. */
+/* A mapping that nobody guards: the handler that was there first gets the signal, and is still the
+ * one that is installed. */
 static void test_host(void)
 {
-    struct rf_mapping mapping = map_pages(RF_MAP_UNGUARDED);
+    struct rf_mapping mapping = map_pages(0);
+    CHECK(handler() == host_handler);
     CHECK_INT(truncate(path, 0), 0);
     seen_by_host = 0;
     if (sigsetjmp(back, 1) == 0) byte_at(&mapping, 0);
     CHECK(seen_by_host && !rf_mapping_is_lost(&mapping));
     rf_unmap_file(&mapping);
+}
+
+/* A signal that is about none of our files: the handler passes it on. */
+static void test_other_signals(void)
+{
+    seen_by_host = 0;
+    if (sigsetjmp(back, 1) == 0) raise(SIGBUS);
+    CHECK(seen_by_host);
 }
 
 int main(void)
@@ -80,8 +101,9 @@ int main(void)
     CHECK(file >= 0 && page <= 65536);
     close(file);
     CHECK_INT(sigaction(SIGBUS, &action, NULL), 0);
-    test_shrunk();
     test_host();
+    test_shrunk();
+    test_other_signals();
     unlink(path);
     return check_result();
 }

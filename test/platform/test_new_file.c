@@ -77,10 +77,8 @@ static void test_refused(void)
     refuse("fifo", "is not a regular file");
     CHECK_INT(mkdir(path_of("folder"), 0700), 0);
     refuse("folder", "is a folder");
-    CHECK_INT(symlink("nowhere", path_of("dangling")), 0);
-    refuse("dangling", "symbolic link");
-    CHECK_INT(symlink("fifo", path_of("to-fifo")), 0);
-    refuse("to-fifo", "is not a regular file");
+    CHECK_INT(symlink("folder", path_of("to-folder")), 0);
+    refuse("to-folder", "is a folder");
     if (mknod(path_of("device"), S_IFCHR | 0600, makedev(1, 3)) == 0)
         refuse("device", "is not a regular file");
     else
@@ -107,14 +105,41 @@ static void test_modes(void)
     CHECK(status.st_uid == 1234 && status.st_gid == 2345 && (status.st_mode & 07777) == 0640);
 }
 
+static void check_replaced(const char *link)
+{
+    struct rf_error error = {0};
+    CHECK_MSG(write_text(path_of(link), "new", RF_NEW_PRIVATE, &error) == 0, "%s", error.text);
+    struct stat status = status_of(path_of(link));
+    CHECK(S_ISREG(status.st_mode) && (status.st_mode & 07777) == 0600);
+    check_text(path_of(link), "new");
+}
+
+/* A link is replaced: what it leads to stays as it was, and is not made where it is missing. */
 static void test_link(void)
 {
     struct rf_error error = {0};
     CHECK_INT(write_text(path_of("folder/real"), "old", 0, &error), 0);
     CHECK_INT(symlink("folder/real", path_of("link")), 0);
-    CHECK_INT(write_text(path_of("link"), "new", 0, &error), 0);
-    CHECK(S_ISLNK(status_of(path_of("link")).st_mode));
-    check_text(path_of("folder/real"), "new");
+    check_replaced("link");
+    check_text(path_of("folder/real"), "old");
+    CHECK_INT(symlink("nowhere", path_of("dangling")), 0);
+    check_replaced("dangling");
+    CHECK(access(path_of("nowhere"), F_OK) != 0);
+    CHECK_INT(symlink("fifo", path_of("to-fifo")), 0);
+    check_replaced("to-fifo");
+    CHECK_INT(symlink("loop", path_of("loop")), 0);
+    check_replaced("loop");
+}
+
+/* An empty name is nobody's file. */
+static void test_empty(void)
+{
+    struct rf_error error = {0};
+    CHECK_INT(write_text("", "new", 0, &error), RF_ERR_ARGUMENT);
+    CHECK(strstr(error.text, "empty"));
+    rf_sync_folder_of("");
+    rf_sync_folder_of("x");
+    rf_sync_folder_of("/x");
 }
 
 /* The old file stays until the new one is complete, and when a new one is dropped. */
@@ -183,6 +208,7 @@ int main(void)
     test_refused();
     test_modes();
     test_link();
+    test_empty();
     test_drop();
     test_changed_target();
     test_left_over();

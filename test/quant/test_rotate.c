@@ -72,7 +72,8 @@ static void computes_the_same(void)
 {
     static const enum rf_dtype type = RF_F32;
     static struct rf_tensor tensors[MOST_TENSORS];
-    const struct rf_params params = synthetic_qwen2();
+    struct rf_params params = synthetic_qwen2();
+    params.o_bias = params.ffn_bias = 1;
     struct rf_source *source = synthetic_new(&params, &type, 1), turned;
     struct rf_rotation *rotation;
     struct rf_error error;
@@ -100,7 +101,7 @@ static void computes_the_same(void)
         tensors[i].data = rotated(rotation, &tensors[i], whole);
         n_turned++;
     }
-    CHECK_INT(n_turned, 3 + 2 * 10); /* all of a layer but the biases of q and k */
+    CHECK_INT(n_turned, 3 + 2 * 12); /* all of a layer but the biases of q, k, gate and up */
     CHECK(kurtosis(up, rf_source_tensor(&turned, up->name)->data) < 5);
     logits_of(source, before);
     logits_of(&turned, after);

@@ -134,7 +134,7 @@ static void attention_block(struct state *s, const struct rf_params *p,
         attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim,
                (size_t)n_kv, s->score);
     }
-    linear(s->out, &w->o, NULL, s->heads, p->n_embd, n_q, s->rounded);
+    linear(s->out, &w->o, w->bo, s->heads, p->n_embd, n_q, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
@@ -205,11 +205,11 @@ static void feed_forward(struct state *s, const struct rf_params *p,
     struct reference_matrix gate = of_expert(&ffn->gate, expert, width, p->n_embd),
                             up = of_expert(&ffn->up, expert, width, p->n_embd),
                             down = of_expert(&ffn->down, expert, p->n_embd, width);
-    linear(s->gate, &gate, NULL, s->normed, width, p->n_embd, s->rounded);
-    linear(s->up, &up, NULL, s->normed, width, p->n_embd, s->rounded);
+    linear(s->gate, &gate, ffn->gate_bias, s->normed, width, p->n_embd, s->rounded);
+    linear(s->up, &up, ffn->up_bias, s->normed, width, p->n_embd, s->rounded);
     for (int i = 0; i < width; i++)
         s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
-    linear(s->out, &down, NULL, s->gate, p->n_embd, width, s->rounded);
+    linear(s->out, &down, ffn->down_bias, s->gate, p->n_embd, width, s->rounded);
 }
 
 /* One query head over the keys and values of positions 0 .. position; score [position + 1] is
@@ -235,16 +235,18 @@ static void attend(float *out, const float *query, const float *keys, const floa
 }
 
 /* Rotates one head in place: pair i turns by position / theta^(2i / rope_dim), and grows by the
- * magnitude. */
+ * magnitude. Dynamic scaling lets theta grow with the position. */
 static void rope(float *head, int position, const struct rf_params *p)
 {
+    double growth = rf_rope_growth(&p->rope, position);
     for (int i = 0; i < p->rope_dim / 2; i++) {
-        double frequency = pow(p->rope_theta, -2.0 * i / p->rope_dim);
-        if (p->rope_freq_factors) frequency /= p->rope_freq_factors[i];
-        double angle = position * (double)p->rope_scale * frequency;
+        double frequency = pow(p->rope.theta, -2.0 * i / p->rope_dim);
+        if (p->rope.factors) frequency /= p->rope.factors[i];
+        if (growth != 1) frequency *= pow(growth, -2.0 * i / (p->rope_dim - 2));
+        double angle = position * (double)p->rope.scale * frequency;
         int a = p->rope_style == RF_ROPE_NEOX ? i : 2 * i;
         int b = p->rope_style == RF_ROPE_NEOX ? i + p->rope_dim / 2 : 2 * i + 1;
-        double xa = head[a], xb = head[b], magnitude = (double)p->rope_magnitude;
+        double xa = head[a], xb = head[b], magnitude = (double)p->rope.magnitude;
         head[a] = (float)(magnitude * (xa * cos(angle) - xb * sin(angle)));
         head[b] = (float)(magnitude * (xa * sin(angle) + xb * cos(angle)));
     }

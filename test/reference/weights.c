@@ -61,6 +61,7 @@ static void load_feed_forward(struct reference_weights *w, const struct rf_sourc
     }
 }
 
+/* The layer's vectors, and the matrices of its attention. */
 static void load_attention(struct reference_weights *w, const struct rf_source *source, int l,
                            enum reference_rounding rounding)
 {
@@ -82,6 +83,10 @@ static void load_attention(struct reference_weights *w, const struct rf_source *
                    {&layer->bq, "attn_q.bias", p->qkv_bias},
                    {&layer->bk, "attn_k.bias", p->qkv_bias},
                    {&layer->bv, "attn_v.bias", p->qkv_bias},
+                   {&layer->bo, "attn_output.bias", p->o_bias},
+                   {&layer->ffn.gate_bias, "ffn_gate.bias", p->ffn_bias && rf_is_dense(p, l)},
+                   {&layer->ffn.up_bias, "ffn_up.bias", p->ffn_bias && rf_is_dense(p, l)},
+                   {&layer->ffn.down_bias, "ffn_down.bias", p->ffn_bias && rf_is_dense(p, l)},
                    {&layer->q_norm, "attn_q_norm.weight", p->qk_norm},
                    {&layer->k_norm, "attn_k_norm.weight", p->qk_norm}};
     char full[64];

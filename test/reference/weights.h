@@ -13,6 +13,7 @@ struct reference_matrix {
 
 struct reference_feed_forward {
     struct reference_matrix gate, up, down; /* matrices of all experts, one after the other */
+    float *gate_bias, *up_bias, *down_bias; /* NULL without ffn_bias */
     int width;                              /* width of one expert; 0: the layer has none */
 };
 
@@ -21,7 +22,7 @@ struct reference_layer {
     struct reference_matrix q, k, v, o;            /* q: [n_head * head_dim][n_embd], and so on */
     struct reference_feed_forward ffn, shared;     /* shared: the expert that every token takes */
     struct reference_matrix router, shared_router; /* [n_expert][n_embd], [1][n_embd] */
-    float *bq, *bk, *bv;                           /* NULL without qkv_bias */
+    float *bq, *bk, *bv, *bo;                      /* NULL without qkv_bias, o_bias */
     float *q_norm, *k_norm;                        /* [head_dim]; NULL without qk_norm */
 };
 

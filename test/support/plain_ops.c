@@ -24,13 +24,16 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
     for (size_t j = 0; j < width; j++) x[j] = op->scale * from[j];
     for (int local = 0; local < 2; local++)
         for (size_t j = 0; j < half; j++) {
-            enum rf_frequencies set = local ? RF_ROPE_LOCAL : RF_ROPE_GLOBAL;
-            if (!local && rf_rope_is_long(params, row->group->cache->shape.n_ctx))
-                set = RF_ROPE_LONG;
+            enum rf_frequencies set = local                 ? RF_ROPE_LOCAL
+                                      : row->group->is_long ? RF_ROPE_LONG
+                                                            : RF_ROPE_GLOBAL;
+            const struct rf_rope *rope = rf_rope_of(params, set);
             double *turn = view->turns + (((size_t)i * 2 + (size_t)local) * half + j) * 2;
-            double angle = row->position * rf_rope_frequency(params, set, (int32_t)j);
-            turn[0] = (double)params->rope_magnitude * cos(angle);
-            turn[1] = (double)params->rope_magnitude * sin(angle);
+            double angle = row->position * rf_rope_frequency(params, set, (int32_t)j),
+                   growth = rf_rope_growth(rope, row->position);
+            if (growth != 1) angle *= pow(growth, -2.0 * (double)j / (params->rope_dim - 2));
+            turn[0] = (double)rope->magnitude * cos(angle);
+            turn[1] = (double)rope->magnitude * sin(angle);
         }
 }
 

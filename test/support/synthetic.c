@@ -163,12 +163,24 @@ static void add_router(struct synthetic *s, int32_t layer, const char *end, int3
     add(s, name, RF_F32, n_embd, n, 0, 4 / sqrtf((float)n_embd));
 }
 
+static void add_ffn_biases(struct synthetic *s, int32_t layer)
+{
+    static const char *const names[] = {"ffn_gate", "ffn_up", "ffn_down"};
+    const struct rf_params *p = &s->source.params;
+    char name[NAME_BYTES];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.bias", layer, names[i]);
+        add(s, name, RF_F32, i < 2 ? rf_n_ff_dense(p) : p->n_embd, 1, 0, 0.5f);
+    }
+}
+
 /* Matrices between the norm and the residual stream. */
 static void add_feed_forwards(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
     if (rf_is_dense(p, layer)) {
         add_feed_forward(s, layer, "", rf_n_ff_dense(p));
+        if (p->ffn_bias) add_ffn_biases(s, layer);
         return;
     }
     add_feed_forward(s, layer, "_exps", p->n_ff);
@@ -193,7 +205,7 @@ static void add_layer(struct synthetic *s, int32_t layer)
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
         add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
-        if (!p->qkv_bias || i > 2) continue;
+        if (i > 2 ? !p->o_bias : !p->qkv_bias) continue;
         snprintf(name, sizeof name, "blk.%d.%s.bias", layer, matrices[i].name);
         add(s, name, RF_F32, matrices[i].n_out, 1, 0, 0.5f);
     }
@@ -256,9 +268,9 @@ struct rf_params synthetic_qwen2(void)
                               .rms_eps = 1e-6f,
                               .rope_style = RF_ROPE_NEOX,
                               .rope_dim = 12,
-                              .rope_theta = 1e6f,
-                              .rope_scale = 1.0f,
-                              .rope_magnitude = 1.0f,
+                              .rope.theta = 1e6f,
+                              .rope.scale = 1.0f,
+                              .rope.magnitude = 1.0f,
                               .tied_output = 1,
                               .qkv_bias = 1};
 }

@@ -239,6 +239,113 @@ static void check_builtins(const struct conversations *c)
     CHECK_INT(n, sizeof sources / sizeof *sources);
 }
 
+/* What a template would leave out is refused by its number; a role has one meaning everywhere. */
+static void check_shown(void)
+{
+    static const char some[] =
+        "{% for m in messages %}{% if m.role == 'user' %}U:{{ m.content }};"
+        "{% elif m.role == 'assistant' %}A:{{ m.content.split('</think>')[-1] "
+        "}};{% elif m.role == 'observer' %}O:{{ m.content }};{% endif %}"
+        "{% endfor %}";
+    static const char every[] = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}";
+    static const char calls[] = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in "
+                                "m.tool_calls %}{{ c.function.name }}{% endfor %};{% endfor %}"
+                                "{{ tools | tojson }}";
+#define TOOLS "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"age\"}}]"
+#define CALL "\"tool_calls\":[{\"function\":{\"name\":\"age\",\"arguments\":{}}}]"
+    static const struct {
+        const char *source, *conversation, *wanted; /* a text, or "! " and a part of the sentence */
+    } cases[] = {
+        {some, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "U:a;"},
+        {some, "{\"messages\":[{\"role\":\"observer\",\"content\":\"a\"}]}", "O:a;"},
+        {some, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"<think>a</think>\"}]}", "A:;"},
+        {some,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"usr\","
+         "\"content\":\"b\"}]}",
+         "! message 2 has the role \"usr\""},
+        {every, "{\"messages\":[{\"role\":\"User\",\"content\":\"a\"}]}",
+         "! message 1 has the role \"User\""},
+        {some,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"tool\","
+         "\"content\":\"b\"}]}",
+         "! message 2 has the role \"tool\""},
+        {every, "{\"messages\":[{\"role\":\"function\",\"name\":\"n\",\"content\":\"a\"}]}",
+         "tool:a;"},
+        {every, "{\"messages\":[{\"role\":\"developer\",\"content\":\"a\"}]}", "system:a;"},
+        {"{{ 'developer' }}{% for m in messages %}{{ m.role }};{{ m.content }}{% endfor %}",
+         "{\"messages\":[{\"role\":\"developer\",\"content\":\"a\"}]}", "developerdeveloper;a"},
+        {some, "{\"messages\":[{\"role\":\"developer\",\"content\":\"a\"}]}",
+         "! message 1 is a system message"},
+        {every, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]," TOOLS "}", "! the tools"},
+        {every, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[]}", "user:a;"},
+        {every,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"documents\":[{\"text\":\"b\"}]}",
+         "! the documents"},
+        {every, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"," CALL "}]}",
+         "! message 1 has the role \"assistant\" and calls of tools"},
+        {calls, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\"," CALL "}]," TOOLS "}",
+         "assistant:age;[{\"type\": \"function\", \"function\": {\"name\": \"age\"}}]"},
+        {every,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]}",
+         "user:[{'type': 'text', 'text': 'a'}];"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rf_chat_template *chat = NULL;
+        struct rf_source *source = NULL;
+        struct rf_rendered rendered;
+        struct rf_error error = {0};
+        const char *given = cases[i].source, *wanted = cases[i].wanted;
+        CHECK_INT(rf_source_new(&source, memory, &error), 0);
+        struct rf_reading reading = rf_reading_of(source, "conversation", &error);
+        struct rf_json *json = rf_json_parse(&reading, "json", rf_str_of(cases[i].conversation));
+        CHECK_INT(rf_chat_template_new(&chat, given, strlen(given), NULL, "", "", memory, &error),
+                  0);
+        int code = rf_chat_render_json(chat, json, 0, NULL, memory, &rendered, &error);
+        if (wanted[0] == '!')
+            CHECK_MSG(code == RF_ERR_ARGUMENT && strstr(error.text, wanted + 2), "%zu: %d, %s", i,
+                      code, error.text);
+        else
+            CHECK_MSG(!code && rendered.text.count == strlen(wanted) &&
+                          !memcmp(rendered.text.data, wanted, strlen(wanted)),
+                      "%zu: %d, %s, %.*s", i, code, error.text, (int)rendered.text.count,
+                      rendered.text.data);
+        rf_rendered_free(memory, &rendered);
+        rf_chat_template_free(chat);
+        rf_json_free(json);
+        rf_source_close(source);
+    }
+}
+
+/* More messages than there are origins: the one that is left out is found. */
+static void check_many_shown(void)
+{
+    enum { MANY = 700 };
+    static const char source[] = "{% for m in messages %}{% if m.content != 'x600' %}"
+                                 "{{ m.role }}:{{ m.content }};{% endif %}{% endfor %}",
+                      drops[] = "{% for m in messages %}{% if loop.index != 601 %}"
+                                "{{ m.role }}:{{ m.content }};{% endif %}{% endfor %}";
+    static struct rf_chat_message messages[MANY];
+    static char contents[MANY][8];
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(contents[i], sizeof contents[i], "x%zu", i);
+        messages[i] = (struct rf_chat_message){i % 2 ? "assistant" : "user", contents[i]};
+    }
+    for (int lost = 0; lost < 2; lost++) {
+        struct rf_chat_template *chat = NULL;
+        struct rf_rendered rendered;
+        struct rf_error error = {0};
+        const char *given = lost ? drops : source;
+        CHECK_INT(rf_chat_template_new(&chat, given, strlen(given), NULL, "", "", memory, &error),
+                  0);
+        int code = rf_chat_render(chat, messages, MANY, 0, NULL, memory, &rendered, &error);
+        /* A template may look at a content and leave it out, as with thoughts. */
+        CHECK_INT(code, lost ? RF_ERR_ARGUMENT : 0);
+        CHECK(!lost || strstr(error.text, "message 601 "));
+        rf_rendered_free(memory, &rendered);
+        rf_chat_template_free(chat);
+    }
+}
+
 /* Sources that do not compile name the line. */
 static void check_refused(void)
 {
@@ -443,7 +550,7 @@ static void check_language(void)
          "round(2) }} {{ -3 | abs }}",
          "13 0 1.5 2.0 2.57 3"},
     };
-    const struct rf_chat_message message = {"user", "hi"};
+    const struct rf_chat_message message = {"user", ""};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct rf_chat_template *chat = NULL;
         struct rf_rendered rendered;
@@ -466,7 +573,7 @@ static void check_language(void)
  * makes of them, or "?" where it refuses. */
 static void check_expressions(void)
 {
-    const struct rf_chat_message message = {"user", "hi"};
+    const struct rf_chat_message message = {"user", ""};
     char *data = fixture_read("text/language.txt", NULL), *at = data, *source, *wanted;
     size_t n = 0;
     CHECK(data != NULL);
@@ -552,6 +659,8 @@ int main(void)
     open_conversations(&conversations);
     check_templates(&conversations);
     check_builtins(&conversations);
+    check_shown();
+    check_many_shown();
     check_refused();
     check_bounds();
     check_stop();

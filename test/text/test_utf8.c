@@ -121,8 +121,42 @@ static void check_normalisation(void)
     free(text);
 }
 
+/* What names look like on a screen, and in a sentence about an error. */
+static void check_shown(const char *text, const char *wanted)
+{
+    char shown[64] = "";
+    struct rf_error error;
+    size_t n = strlen(text), at = 0, used;
+    for (size_t i = 0; i < n; i += used) at += rf_utf8_show(text + i, n - i, shown + at, &used);
+    CHECK_STR(shown, wanted);
+    CHECK_INT(rf_fail(&error, RF_ERR_IO, "%s", text), RF_ERR_IO);
+    CHECK_STR(error.text, wanted);
+}
+
+static void check_names(void)
+{
+    struct rf_error error;
+    char long_name[1000];
+    check_shown("a b\xc3\xa9\xf0\x9f\x98\x80", "a b\xc3\xa9\xf0\x9f\x98\x80");
+    check_shown("\x1b[31m\n\x7f\x01", "\\x1b[31m\\x0a\\x7f\\x01");
+    check_shown("\xc2\x80\xc2\x9f\xc2\xa0", "\\x80\\x9f\xc2\xa0");
+    check_shown("\xe2\x80\xaa\xe2\x80\xae\xe2\x80\xaf", "\\u202a\\u202e\xe2\x80\xaf");
+    check_shown("\xe2\x80\x8d\xe2\x80\x8e\xe2\x80\x8f", "\xe2\x80\x8d\\u200e\\u200f");
+    check_shown("\xe2\x81\xa6\xe2\x81\xa9\xd8\x9c\xe2\x80\xa8", "\\u2066\\u2069\\u061c\\u2028");
+    check_shown("\xff"
+                "a\xe2\x82",
+                FFFD "a" FFFD FFFD);
+    /* A sentence that is too long ends between characters, also between those of the escapes. */
+    memset(long_name, 0x1b, sizeof long_name);
+    long_name[sizeof long_name - 1] = 0;
+    rf_fail(&error, RF_ERR_IO, "%s", long_name);
+    CHECK_INT(strlen(error.text) % 4, 0);
+    CHECK(strlen(error.text) > sizeof error.text - 8);
+}
+
 int main(void)
 {
+    check_names();
     check_code_points();
     check_streams();
     check_normalisation();

@@ -7,6 +7,7 @@ with riffle.Model("model.gguf") as model, riffle.Session(model) as session:
         print(piece, end="", flush=True)
 """
 
+from ._async import AsyncStream
 from ._errors import (
     ArgumentError,
     CancelledError,
@@ -19,16 +20,17 @@ from ._errors import (
     UnsupportedError,
 )
 from ._grammar import Grammar
-from ._machine import Core, Cores, Machine, cores, machine, quantize, set_cpu
-from ._model import Message, MessageLike, Model, ModelInfo
+from ._machine import Core, Cores, Machine, cores, guard_files, machine, quantize, set_cpu
+from ._model import Message, MessageLike, Model, ModelInfo, Sampling, SessionCost
 from ._native import lib as _lib
-from ._session import LevelStats, Sampling, Session, Stats
+from ._session import LevelStats, Session, Stats
 from ._stream import Finish, Stream
 
 __version__: str = _lib.riffle_version().decode()
 
 __all__ = [
     "ArgumentError",
+    "AsyncStream",
     "CancelledError",
     "ContextError",
     "Core",
@@ -47,11 +49,13 @@ __all__ = [
     "RiffleError",
     "Sampling",
     "Session",
+    "SessionCost",
     "Stats",
     "Stream",
     "SystemServiceError",
     "UnsupportedError",
     "cores",
+    "guard_files",
     "machine",
     "quantize",
     "set_cpu",

@@ -21,7 +21,7 @@ class Grammar:
         model: Model,
         gbnf: str | None = None,
         *,
-        json_schema: str | Mapping[str, Any] | None = None,
+        json_schema: str | bool | Mapping[str, Any] | None = None,
     ) -> None:
         if (gbnf is None) == (json_schema is None):
             raise native.error(-1, "a grammar is either gbnf or json_schema")

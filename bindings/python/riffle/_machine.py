@@ -69,6 +69,11 @@ def machine() -> Machine:
     return result
 
 
+def guard_files() -> None:
+    """riffle_guard_files: a model's file that becomes shorter gives errors instead of SIGBUS."""
+    native.check(lib.riffle_guard_files())
+
+
 def set_cpu(tier: str | None) -> None:
     """Selects the instruction tier of models opened from now on; None: the best."""
     native.check(lib.riffle_set_cpu(None if tier is None else native.text(tier, "tier")))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from . import _native as native
+from ._folder import find_path
 from ._handle import Handle, Progress, Raised, convert, measured
 from ._native import lib
 
@@ -68,6 +69,39 @@ class ModelInfo:
     experts_note: str
     device_layers: int
     layers_note: str
+    file_type: str
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen; the fields of riffle_sampling. The default is greedy."""
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    seed: int = 0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class SessionCost:
+    """What Model.session_cost() found."""
+
+    n_ctx: int  #: the capacity in tokens
+    kv_bytes: int  #: bytes of the KV cache when it is full
+
+
+def session_options(n_ctx: int, kv: str | None) -> native.SessionOptions:
+    options = native.SessionOptions()
+    lib.riffle_session_options_init(options, ctypes.sizeof(options))
+    options.n_ctx = n_ctx
+    if kv is not None:
+        options.kv = native.text(kv, "kv")
+    return options
 
 
 def _content(content: Any) -> str:
@@ -142,9 +176,10 @@ def token_array(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
 class Model:
     """An open model. Any number of threads and sessions may share it.
 
-    `path` is a .gguf file or a folder with safetensors. Options that are None have the defaults of
-    riffle.h, which describes all of them. `header_only`, `copy` and not `guarded` are its
-    RIFFLE_OPEN_HEADER, _COPY and _UNGUARDED. `progress` is called with (stage, done, total).
+    `path` is a .gguf file, a folder with safetensors, or the name of a model that `riffle pull` has
+    fetched ("smollm2-135m"). Options that are None have the defaults of
+    riffle.h, which describes all of them. `header_only` and `copy` are its RIFFLE_OPEN_HEADER and
+    _COPY. `progress` is called with (stage, done, total).
     """
 
     def __init__(
@@ -166,7 +201,6 @@ class Model:
         threads: int = 0,
         header_only: bool = False,
         copy: bool = False,
-        guarded: bool = True,
         metadata_bytes: int = 0,
         metadata_items: int = 0,
         corpus: str | os.PathLike[str] | None = None,
@@ -178,7 +212,6 @@ class Model:
         options.flags = (
             (native.OPEN_HEADER if header_only else 0)
             | (native.OPEN_COPY if copy else 0)
-            | (0 if guarded else native.OPEN_UNGUARDED)
         )
         options.threads = threads
         options.session_ctx = session_ctx
@@ -217,7 +250,7 @@ class Model:
         if find_model:
             options.find_model = native.FIND_MODEL_FN(find)
         pointer = native.MODEL()
-        raised.check(lib.riffle_model_open(ctypes.byref(pointer), native.path(path), options))
+        raised.check(lib.riffle_model_open(ctypes.byref(pointer), native.path(find_path(path)), options))
         self._handle = Handle("model", pointer, lib.riffle_model_close)
         self._sessions: set[Handle] = set()
         self._grammars: set[Handle] = set()
@@ -249,6 +282,30 @@ class Model:
             native.check(lib.riffle_model_get_info(model, found, ctypes.sizeof(found)))
             info: ModelInfo = convert(ModelInfo, found, adds_bos=bool(found.adds_bos))
             return info
+
+    def recommended_sampling(self, *, seed: int = 0) -> tuple[Sampling, str]:
+        """What suits a chat with the model, as its file recommends, and where the values are from.
+        Sessions are greedy until they get it."""
+        found, source = native.Sampling(), ctypes.c_char_p()
+        with self._handle.use() as model:
+            native.check(
+                lib.riffle_model_get_sampling(
+                    model, found, ctypes.sizeof(found), ctypes.byref(source)
+                )
+            )
+            sentence = (source.value or b"").decode(errors="replace")
+        return convert(Sampling, found, seed=seed), sentence
+
+    def session_cost(self, *, n_ctx: int = 0, kv: str | None = None) -> SessionCost:
+        """What a session with these options takes, without opening one."""
+        room, capacity = ctypes.c_uint64(), ctypes.c_int32()
+        with self._handle.use() as model:
+            native.check(
+                lib.riffle_session_cost(
+                    model, session_options(n_ctx, kv), ctypes.byref(capacity), ctypes.byref(room)
+                )
+            )
+        return SessionCost(capacity.value, room.value)
 
     def tokenize(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
         """The tokens of a text. `special` reads names of special tokens as these: not for content

@@ -19,7 +19,6 @@ VERSION = (0, 1)  # of the header that this file follows: major and minor
 
 OPEN_HEADER = 1
 OPEN_COPY = 2
-OPEN_UNGUARDED = 4
 TOKENIZE_BOS = 1
 TOKENIZE_SPECIAL = 2
 DETOKENIZE_SPECIAL = 1
@@ -64,7 +63,7 @@ class ModelOptions(ctypes.Structure):
         ("gpu_layers", c_char_p),
         ("session_kv", c_char_p),
         ("session_ctx", c_int32),
-        ("reserved", c_uint64 * 1),
+        ("reserved", c_uint64 * 8),
     ]
 
 
@@ -109,6 +108,7 @@ class ModelInfo(ctypes.Structure):
         ("experts_note", c_char_p),
         ("device_layers", c_int32),
         ("layers_note", c_char_p),
+        ("file_type", c_char_p),
     ]
 
 
@@ -360,6 +360,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "riffle_fork": (c_int, POINTER(SESSION), SESSION),
     "riffle_state_save": (c_int, SESSION, c_char_p),
     "riffle_state_load": (c_int, SESSION, c_char_p),
+    "riffle_guard_files": (c_int,),
     "riffle_set_cpu": (c_int, c_char_p),
     "riffle_machine_get": (c_int, POINTER(Machine), c_size_t),
     "riffle_quantize_options_init": (None, POINTER(QuantizeOptions), c_size_t),

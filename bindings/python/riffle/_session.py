@@ -9,26 +9,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Iterable, Mapping, Sequence
 
 from . import _native as native
+from ._async import AsyncStream
 from ._grammar import Grammar
 from ._handle import Handle, Progress, Raised, convert
-from ._model import MessageLike, Model, conversation, token_array
+from ._model import MessageLike, Model, Sampling, conversation, session_options, token_array
 from ._native import lib
 from ._stream import Finish, Stream, last_finish
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How a token is chosen; the fields of riffle_sampling. The default is greedy."""
-
-    temperature: float = 0.0
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64
-    seed: int = 0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,16 +75,14 @@ class Session:
         sampling: Sampling | None = None,
         progress: Progress | None = None,
     ) -> None:
-        options = native.SessionOptions()
-        lib.riffle_session_options_init(options, ctypes.sizeof(options))
+        options = session_options(n_ctx, kv)
         self._raised = Raised()
         self._progress = self._raised.progress(progress)
         options.progress = self._progress
-        options.n_ctx = n_ctx
         options.threads = threads
         options.gamma = gamma
         options.min_confidence = min_confidence
-        for name, value in (("kv", kv), ("chain", chain), ("cores", cores)):
+        for name, value in (("chain", chain), ("cores", cores)):
             if value is not None:
                 setattr(options, name, native.text(value, name))
         pointer = native.SESSION()
@@ -236,6 +220,17 @@ class Session:
             ignore_repetition=ignore_repetition,
             grammar=grammar,
         )
+
+    def generate_async(
+        self, prompt: str | Sequence[int] | None = None, **options: Any
+    ) -> AsyncStream:
+        """generate() for asyncio, with the same options: an asynchronous iterator. The prompt is
+        read when the first piece is asked for. A cancelled task ends the generation."""
+        return AsyncStream(lambda: self.generate(prompt, **options), self.cancel)
+
+    def chat_async(self, messages: Iterable[MessageLike], **options: Any) -> AsyncStream:
+        """chat() for asyncio, as generate_async()."""
+        return AsyncStream(lambda: self.chat(messages, **options), self.cancel)
 
     def step(self, most: int = native.MAX_DRAFT + 1) -> list[int]:
         """Generates between 1 and `most` tokens, for loops of one's own."""

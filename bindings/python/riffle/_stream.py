@@ -88,8 +88,9 @@ class _Work:
 class Stream(Iterator[str]):
     """Pieces of text as they are generated. It begins with the first piece that is asked for.
 
-    Leaving early (`break`, close(), Ctrl-C) ends the generation after the piece read last; the
-    session can be used at once. While a stream is open no other call may use its session.
+    Leaving a `for` loop early, close() and Ctrl-C end the generation after the piece read last; the
+    session can be used at once. next() alone leaves the stream open. While it is open, no other
+    call may use its session.
     """
 
     def __init__(
@@ -106,8 +107,8 @@ class Stream(Iterator[str]):
         self._ended = False
         self._process = os.getpid()
 
-    def __iter__(self) -> Stream:
-        return self
+    def __iter__(self) -> Iterator[str]:
+        return _Pieces(self)
 
     def __next__(self) -> str:
         if self._ended:
@@ -181,6 +182,20 @@ class Stream(Iterator[str]):
     def sentence(self) -> str:
         """Explains `finish` to people; it may be empty."""
         return self._work.sentence
+
+
+class _Pieces(Iterator[str]):
+    """A loop's hold on a stream. Python drops it when the loop is left, which closes the stream
+    even if a variable refers to that."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __next__(self) -> str:
+        return next(self._stream)
+
+    def __del__(self) -> None:
+        self._stream.close()
 
 
 # The interpreter must not end while threads are in callbacks.

@@ -1,5 +1,6 @@
 """Sessions: reading, streaming, leaving early, threads, closing in any order, fork()."""
 
+import asyncio
 import gc
 import itertools
 import json
@@ -33,6 +34,11 @@ class Grammars(Case):
         grammar = riffle.Grammar(self.model, json_schema=schema)
         found = json.loads(self.session().generate(PROMPT, grammar=grammar).read())
         self.assertTrue(2 <= len(found) <= 3 and set(found) <= {"a", 7})
+        grammar = riffle.Grammar(self.model, json_schema={"const": [0.1, 2**64]})
+        self.assertEqual(json.loads(self.session().generate(PROMPT, grammar=grammar).read()), [0.1, 2**64])
+        riffle.Grammar(self.model, json_schema=True).close()
+        with self.assertRaisesRegex(riffle.FormatError, "no JSON meets the schema"):
+            riffle.Grammar(self.model, json_schema=False)
 
     def test_errors(self):
         with self.assertRaisesRegex(riffle.FormatError, "line 1, column 10"):
@@ -75,10 +81,12 @@ class Reading(Case):
         session = self.session(n_ctx=600, progress=lambda *report: calls.append(report))
         session.prefill(range(260, 500))
         session.prefill(range(200, 500))
+        self.assertIn(("prefill", 0, 300), calls)
         self.assertEqual(calls[-1], ("prefill", 300, 300))
 
         def fail(stage, done, total):
-            raise LookupError("mine")
+            if done:
+                raise LookupError("mine")
 
         failing = self.session(n_ctx=600, progress=fail)
         with self.assertRaisesRegex(LookupError, "mine"):
@@ -173,6 +181,19 @@ class Streaming(Case):
         self.assertTrue(first)
         session.rewind(0)
 
+    def test_a_loop_that_is_left_closes_a_stream_in_a_variable(self):
+        session = self.session()
+        stream = session.generate(PROMPT, **LONG)
+        for piece in stream:
+            break
+        session.rewind(0)  # the session is free, though `stream` is not
+        self.assertEqual((list(stream), stream.finish), ([], Finish.CANCELLED))
+        failing = session.generate(PROMPT, **LONG)
+        with self.assertRaises(KeyError):
+            for piece in failing:
+                raise KeyError(piece)
+        session.rewind(0)
+
     def test_generators_close_it(self):
         session = self.session()
 
@@ -233,6 +254,84 @@ class Streaming(Case):
                 {"role": "user", "content": "And of Italy?"},
             ]
             self.assertLess(session.chat_prefill(messages), read)
+
+
+class Asynchronous(Case):
+    def test_pieces_are_those_of_a_stream(self):
+        expected = self.session().generate(PROMPT, max_tokens=30).read()
+
+        async def read():
+            stream = self.session().generate_async(PROMPT, max_tokens=30)
+            self.assertEqual((stream.tokens, stream.finish), ([], Finish.NONE))
+            text = await stream.read()
+            self.assertEqual((len(stream.tokens), stream.finish), (30, Finish.LENGTH))
+            return text
+
+        self.assertEqual(asyncio.run(read()), expected)
+
+    def test_the_event_loop_goes_on_meanwhile(self):
+        inside, leave = threading.Event(), threading.Event()
+
+        def wait(stage, done, total):
+            inside.set()
+            leave.wait()
+
+        async def read():
+            session = self.session(n_ctx=600, progress=wait)
+            task = asyncio.ensure_future(session.generate_async([300] * 500, max_tokens=3).read())
+            while not inside.is_set():
+                await asyncio.sleep(0)
+            leave.set()  # only a running loop comes here
+            return await task
+
+        self.assertTrue(asyncio.run(read()))
+
+    def test_leaving_the_loop_frees_the_session(self):
+        async def read():
+            session = self.session()
+            stream = session.generate_async(PROMPT, **LONG)
+            async for piece in stream:
+                break
+            session.rewind(0)
+            async with session.generate_async(PROMPT, **LONG) as other:
+                self.assertTrue(await other.__anext__())
+            session.rewind(0)
+            self.assertEqual(await stream.read() + await other.read(), "")
+
+        asyncio.run(read())
+
+    def test_a_cancelled_task_frees_the_session(self):
+        for prompt in (PROMPT, [300] * 500):  # in the answer; while the prompt is read
+
+            async def read(prompt=prompt):
+                begun = asyncio.Event()
+                loop = asyncio.get_running_loop()
+
+                def begin(*report):
+                    loop.call_soon_threadsafe(begun.set)
+                    time.sleep(0.01)
+
+                session = self.session(n_ctx=600, progress=begin)
+
+                async def work():
+                    async for piece in session.generate_async(prompt, **LONG):
+                        begun.set()
+
+                task = asyncio.ensure_future(work())
+                await begun.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                session.rewind(0)
+
+            asyncio.run(read())
+
+    def test_errors_reach_the_reader(self):
+        async def read():
+            await self.session(n_ctx=32).generate_async([300] * 33).read()
+
+        with self.assertRaisesRegex(riffle.ContextError, "33"):
+            asyncio.run(read())
 
 
 class Copies(Case):

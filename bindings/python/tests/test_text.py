@@ -1,8 +1,59 @@
 """Models and text, the machine, errors."""
 
+import os
+import shutil
 import unittest
 
 from cases import PROMPT, TINY, Case, real_model, riffle, with_template
+from riffle import _folder
+
+
+class Folder(Case):
+    """Names of models in the folder of `riffle pull`."""
+
+    def setUp(self):
+        super().setUp()
+        previous = os.environ.get("RIFFLE_MODELS")
+        os.environ["RIFFLE_MODELS"] = str(self.folder)
+        self.addCleanup(
+            lambda: os.environ.pop("RIFFLE_MODELS")
+            if previous is None
+            else os.environ.update(RIFFLE_MODELS=previous)
+        )
+
+    def test_a_known_name_and_a_file_s(self):
+        known = _folder.known_files()["smollm2-135m"]
+        shutil.copy(TINY, self.folder / known)
+        for name in ("smollm2-135m", known, known.removesuffix(".gguf")):
+            with riffle.Model(name, header_only=True) as model:
+                self.assertEqual(model.info.architecture, "llama")
+
+    def test_what_is_missing_is_said_with_its_remedy(self):
+        with self.assertRaisesRegex(riffle.FileError, "riffle pull smollm2-135m"):
+            riffle.Model("smollm2-135m")
+        with self.assertRaisesRegex(riffle.FileError, "no file or folder nothing, and"):
+            riffle.Model("nothing")
+        with self.assertRaisesRegex(riffle.FileError, "/nothing"):
+            riffle.Model(self.folder / "nothing")
+
+
+class Costs(Case):
+    def test_a_session_s_cost(self):
+        cost = self.model.session_cost(n_ctx=256)
+        per_token = self.model.info.kv_bytes_per_token
+        self.assertEqual((cost.n_ctx, cost.kv_bytes), (256, 256 * per_token))
+        long = self.model.session_cost(n_ctx=2048, kv="q4")
+        self.assertEqual(long.n_ctx, 2048)
+        self.assertLess(long.kv_bytes, 2048 * per_token)
+        with self.assertRaises(riffle.ArgumentError):
+            self.model.session_cost(kv="q3")
+
+    def test_recommended_sampling(self):
+        sampling, source = self.model.recommended_sampling(seed=7)
+        self.assertEqual(sampling.seed, 7)
+        self.assertGreater(sampling.temperature, 0)
+        self.assertTrue(source)
+        self.session(sampling=sampling)
 
 
 class Text(Case):
@@ -58,7 +109,7 @@ class Text(Case):
             {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [call]},
             {"role": "tool", "content": [{"type": "text", "text": t} for t in "12"]},
         ]
-        shown = "developer(d)user(u)assistant(ra:Ann)tool(12)age_of"
+        shown = "system(d)user(u)assistant(ra:Ann)tool(12)age_of"
         options = {"tools": [{"type": "function", "function": {"name": "age_of"}}]}
         options["variables"] = {"enable_thinking": False}
         self.assertEqual(model.chat_format(messages, **options).rstrip(), shown + "False")
@@ -117,7 +168,7 @@ class Text(Case):
                 riffle.Session(model)
 
     def test_files_can_be_copied(self):
-        with riffle.Model(TINY, copy=True, guarded=False, header_only=True) as model:
+        with riffle.Model(TINY, copy=True, header_only=True) as model:
             self.assertEqual(model.info.mapped_bytes, 0)
         self.assertGreater(self.model.info.mapped_bytes, 0)
 

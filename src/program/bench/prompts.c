@@ -2,11 +2,11 @@
  * line tell which set it is from. */
 #include "bench/prompts.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
@@ -89,11 +89,10 @@ static int quote(const struct bench_prompts *prompts, const char *file, size_t n
 static int read_json_line(struct bench_prompts *prompts, const char *file, size_t number,
                           const char *line, size_t n, int raw)
 {
-    /* jansson rejects \u0000 by default, so no text holds a zero byte. */
-    json_error_t reason;
-    json_t *object = json_loadb(line, n, 0, &reason);
+    struct rf_json_problem reason;
+    json_t *object = rf_json_load(line, n, NULL, &reason);
     if (!object)
-        return cli_fail("%s: line %zu is not JSON: column %d: %s", file, number, reason.column,
+        return cli_fail("%s: line %zu is not JSON: column %zu: %s", file, number, reason.column,
                         reason.text);
     struct buffer text = {0}, name = {0};
     int is_excerpt = json_is_string(json_object_get(object, "excerpt")) &&
@@ -105,6 +104,10 @@ static int read_json_line(struct bench_prompts *prompts, const char *file, size_
         add_excerpt(prompts, object);
     } else if (status == CLI_OK && append_prompt_text(object, raw, &text)) {
         append_prompt_name(object, number, &name);
+        if (!raw && memchr(text.data, 0, text.count))
+            return cli_fail("%s: the prompt of line %zu has a zero byte, which a message cannot "
+                            "hold",
+                            file, number);
         add_prompt(&prompts->items, &prompts->count, &name, &text);
     } else if (status == CLI_OK) {
         status = cli_fail("%s: line %zu has no prompt: a text \"prompt\", \"question\" or "
@@ -144,8 +147,8 @@ static int is_jsonl(const char *file, const char *text, size_t bytes)
     size_t n = strlen(file), start = strspn(text, " \t\r\n");
     if (n >= 6 && strcmp(file + n - 6, ".jsonl") == 0) return 1;
     if (start >= bytes || text[start] != '{') return 0;
-    json_t *object = json_loadb(text + start, strcspn(text + start, "\n"), 0, NULL);
-    int is = json_is_object(object);
+    json_t *object = rf_json_load(text + start, strcspn(text + start, "\n"), NULL, NULL);
+    int is = rf_json_is_map(object);
     json_decref(object);
     return is;
 }

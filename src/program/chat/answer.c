@@ -99,11 +99,17 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
     uint64_t read = after->prefill_tokens - before->prefill_tokens;
     uint64_t generated = after->generated_tokens - before->generated_tokens;
     int colour = rf_terminal_colour(RF_STDERR);
+    struct buffer text = {0};
+    buffer_printf(&text, "%llu tokens", (unsigned long long)generated);
+    if (generated)
+        buffer_printf(&text, ", %.1f tokens/s",
+                      tokens_per_second(generated, after->decode_seconds - before->decode_seconds));
+    if (read)
+        buffer_printf(&text, "; %llu read at %.1f tokens/s", (unsigned long long)read,
+                      tokens_per_second(read, after->prefill_seconds - before->prefill_seconds));
     fputs(colour ? "\033[2m" : "", stderr);
-    inform("%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s", (unsigned long long)generated,
-           tokens_per_second(generated, after->decode_seconds - before->decode_seconds),
-           (unsigned long long)read,
-           tokens_per_second(read, after->prefill_seconds - before->prefill_seconds));
+    inform("%s", text.data);
+    buffer_free(&text);
     fputs(colour ? "\033[0m" : "", stderr);
 }
 

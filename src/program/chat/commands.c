@@ -36,6 +36,14 @@ static int turn_stats(struct chat *chat, int on)
     return CLI_OK;
 }
 
+/* Nothing has no speed. */
+static void print_speed(const char *what, uint64_t tokens, double seconds)
+{
+    fprintf(stderr, "%s  %llu tokens", what, (unsigned long long)tokens);
+    if (tokens) fprintf(stderr, " at %.1f tokens/s", tokens_per_second(tokens, seconds));
+    fputc('\n', stderr);
+}
+
 static int run_stats(struct chat *chat, const char *argument)
 {
     riffle_stats stats;
@@ -47,12 +55,8 @@ static int run_stats(struct chat *chat, const char *argument)
     fprintf(stderr, "context    %d of %d tokens\n",
             riffle_session_tokens(chat->engine.session, NULL),
             riffle_session_n_ctx(chat->engine.session));
-    fprintf(stderr, "read       %llu tokens at %.1f tokens/s\n",
-            (unsigned long long)stats.prefill_tokens,
-            tokens_per_second(stats.prefill_tokens, stats.prefill_seconds));
-    fprintf(stderr, "generated  %llu tokens at %.1f tokens/s\n",
-            (unsigned long long)stats.generated_tokens,
-            tokens_per_second(stats.generated_tokens, stats.decode_seconds));
+    print_speed("read     ", stats.prefill_tokens, stats.prefill_seconds);
+    print_speed("generated", stats.generated_tokens, stats.decode_seconds);
     levels_print(stderr, &stats);
     struct draft_tree tree = {.n = 0};
     draft_tree_look(&tree, chat->engine.session);
@@ -211,11 +215,17 @@ static int run_exit(struct chat *chat, const char *argument)
 
 static int run_help(struct chat *chat, const char *argument);
 
-static const char *const on_off[] = {"on", "off", NULL};
-static const char *const settings[] = {"temp",           "top-k",         "top-p", "min-p",
-                                       "repeat-penalty", "repeat-last-n", "seed",  "max-tokens",
-                                       "overflow",       "repetition",    NULL};
-static const char *const chains[] = {"auto", "none", NULL};
+static const char *const *on_off(void)
+{
+    static const char *const words[] = {"on", "off", NULL};
+    return words;
+}
+
+static const char *const *chains(void)
+{
+    static const char *const words[] = {"auto", "none", NULL};
+    return words;
+}
 
 const struct chat_command chat_commands[] = {
     {"/help", "", "this list", .run = run_help, .aliases = {"/?"}},
@@ -226,10 +236,8 @@ const struct chat_command chat_commands[] = {
     {"/chain", "[CHAIN]",
      "the chain of levels that answers, and why; with CHAIN: answer with that one",
      .run = run_chain, .words = chains},
-    {"/set", "[NAME VALUE]",
-     "show or change temp, top-k, top-p, min-p, repeat-penalty, repeat-last-n, seed, max-tokens, "
-     "overflow or repetition",
-     .run = chat_set, .words = settings},
+    {"/set", "[NAME VALUE]", "show or change a setting:", .run = chat_set,
+     .words = chat_setting_names, .lists_words = 1},
     {"/regen", "", "answer the last message again", .run = run_regen},
     {"/undo", "", "forget the last message and its answer", .run = run_undo},
     {"/save", "FILE", "write the conversation as JSON", .run = run_save, .takes_file = 1},
@@ -258,13 +266,17 @@ static int run_help(struct chat *chat, const char *argument)
     enum { INDENT = 22 };
     int width = text_width(stderr, INFORMATION_WIDTH);
     for (const struct chat_command *command = chat_commands; command->name; command++) {
-        struct buffer names = {0};
+        struct buffer names = {0}, help = {0};
         buffer_puts(&names, command->name);
         for (const char *const *alias = command->aliases; *alias; alias++)
             buffer_printf(&names, ", %s", *alias);
         if (command->argument[0]) buffer_printf(&names, " %s", command->argument);
-        print_entry(stderr, names.data, command->help, INDENT, width);
+        buffer_puts(&help, command->help);
+        const char *const *word = command->lists_words ? command->words() : NULL;
+        for (int n = 0; word && *word; word++) buffer_printf(&help, "%s %s", n++ ? "," : "", *word);
+        print_entry(stderr, names.data, help.data, INDENT, width);
         buffer_free(&names);
+        buffer_free(&help);
     }
     print_paragraph(stderr,
                     "A line that ends in \\ continues in the next; a block between two \"\"\" may "

@@ -13,9 +13,12 @@ struct chat_command {
     const char *argument; /* name of the argument in the help; "": none */
     const char *help;
     int (*run)(struct chat *chat, const char *argument);
-    const char *aliases[3];   /* other names, up to a NULL */
-    const char *const *words; /* arguments that Tab completes, up to a NULL; NULL: none */
-    int takes_file;           /* the argument is a file: Tab completes it, ~ is expanded */
+    const char *aliases[3]; /* other names, up to a NULL */
+    /* The first words of arguments, for Tab and, behind `help`, for /help; up to a NULL. NULL:
+     * none. */
+    const char *const *(*words)(void);
+    int lists_words; /* /help names them */
+    int takes_file;  /* the argument is a file: Tab completes it, ~ is expanded */
 };
 
 /* Ended by an entry without a name. */

@@ -31,8 +31,8 @@ void complete_chat(struct completion *completion, const char *line)
         completion->begin = n + strspn(line + n, " \t");
         const char *typed = line + completion->begin;
         if (command->takes_file) completion_offer_files(completion, typed);
-        for (const char *const *word = command->words; word && *word; word++)
-            completion_offer(completion, typed, *word, "");
+        const char *const *word = command->words ? command->words() : NULL;
+        for (; word && *word; word++) completion_offer(completion, typed, *word, "");
     }
     completion_finish(completion);
 }

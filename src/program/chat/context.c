@@ -19,10 +19,12 @@ int chat_drops(const struct chat *chat)
 void chat_explain_full(struct chat *chat)
 {
     if (!chat->explained_full)
-        inform("riffle: the context of %d tokens is full; /set overflow drop forgets the oldest "
-               "turns and goes on, --ctx gives more",
-               riffle_session_n_ctx(chat->engine.session));
+        inform(
+            "riffle: the context of %d tokens is full; /undo forgets the last turn, /reset all of "
+            "them, and with /set overflow drop the oldest ones go when there is no room",
+            riffle_session_n_ctx(chat->engine.session));
     chat->explained_full = 1;
+    cli_room = "/undo or /reset makes room";
 }
 
 /* The tokens of the system message and of all messages from `first` on, ready for an answer; or a
@@ -66,11 +68,11 @@ int chat_make_room(struct chat *chat, size_t n_answer)
     if (n_answer && chat->interactive) fputc('\n', stderr); /* the cursor is behind the answer */
     if (is_too_long && n_answer)
         return cli_fail("the context of %lld tokens is full, and no older turn is left to drop; "
-                        "--ctx gives more",
+                        "/undo forgets this one, /reset all",
                         (long long)n_ctx);
     if (is_too_long)
         return cli_fail("the message has %lld tokens with what comes before it%s, and the context "
-                        "%lld; --ctx gives more",
+                        "%lld; a shorter one may fit",
                         (long long)n, begin ? ", the system message," : "", (long long)n_ctx);
     if (turns == 0) return CLI_OK;
     conversation_drop(conversation, begin, first - begin);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "messages/messages.h"
 #include "messages/tools.h"
@@ -172,7 +173,7 @@ void conversation_set_system(struct conversation *conversation, const char *cont
 /* Takes the value. */
 static char *dump_json(json_t *value)
 {
-    char *text = json_dumps(or_no_memory(value), 0);
+    char *text = rf_json_dump(or_no_memory(value), 1, NULL);
     json_decref(value);
     if (!text) cli_no_memory();
     return text;
@@ -224,7 +225,8 @@ static int unify_content(json_t *message)
 
 static int is_known_role(const char *role)
 {
-    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(roles[i], role) == 0) return 1;
     return 0;
@@ -234,13 +236,15 @@ static int check_messages(const struct conversation *loaded, const char *path)
 {
     for (size_t i = 0; i < conversation_count(loaded); i++) {
         json_t *message = conversation_at(loaded, i);
-        const char *role = json_string_value(json_object_get(message, "role"));
+        const char *role = rf_json_c_string(json_object_get(message, "role"));
         if (!unify_content(message))
             return cli_fail("%s: message %zu needs \"role\" and \"content\", both texts", path,
                             i + 1);
+        if (!rf_json_c_string(json_object_get(message, "content")))
+            return cli_fail("%s: message %zu has a zero byte in \"content\"", path, i + 1);
         if (!is_known_role(role))
             return cli_fail("%s: message %zu has the role \"%s\"; system, developer, user, "
-                            "assistant and tool are known",
+                            "assistant, tool and function are known",
                             path, i + 1, role);
         if (is_system(loaded, i) && i > 0)
             return cli_fail("%s: message %zu is a %s message, which can only be the first", path,
@@ -252,14 +256,13 @@ static int check_messages(const struct conversation *loaded, const char *path)
 int conversation_parse(struct conversation *conversation, const char *text, size_t bytes,
                        const char *path)
 {
-    /* jansson rejects \u0000 by default, so no text holds a zero byte. */
-    json_error_t reason;
-    json_t *root = json_loadb(text, bytes, 0, &reason);
+    struct rf_json_problem reason;
+    json_t *root = rf_json_load(text, bytes, NULL, &reason);
     if (!root)
-        return cli_fail("%s is not JSON: line %d, column %d: %s", path, reason.line, reason.column,
-                        reason.text);
+        return cli_fail("%s is not JSON: line %zu, column %zu: %s", path, reason.line,
+                        reason.column, reason.text);
 
-    json_t *array = json_is_object(root) ? json_object_get(root, "messages") : root;
+    json_t *array = rf_json_is_map(root) ? json_object_get(root, "messages") : root;
     json_t *tools = json_object_get(root, "tools");
     if (json_is_null(tools)) tools = NULL;
     struct conversation loaded = {json_incref(array), json_incref(tools)};

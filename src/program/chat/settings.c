@@ -12,26 +12,41 @@
 #include "output/suggest.h"
 #include "output/wrap.h"
 
-static const char *const settings[] = {"--temp",
-                                       "--top-k",
-                                       "--top-p",
-                                       "--min-p",
-                                       "--repeat-penalty",
-                                       "--repeat-last-n",
-                                       "--frequency-penalty",
-                                       "--presence-penalty",
-                                       "--seed",
-                                       "--max-tokens",
-                                       "--overflow"};
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
-
 static const char repetition[] = "repetition"; /* opposite of --ignore-repetition */
+
+/* All but the last one have an option of the same name. */
+static const char *const settings[] = {"temp",
+                                       "top-k",
+                                       "top-p",
+                                       "min-p",
+                                       "repeat-penalty",
+                                       "repeat-last-n",
+                                       "frequency-penalty",
+                                       "presence-penalty",
+                                       "seed",
+                                       "max-tokens",
+                                       "overflow",
+                                       repetition,
+                                       NULL};
+enum { N_SETTINGS = sizeof settings / sizeof *settings - 2 };
+
+const char *const *chat_setting_names(void)
+{
+    return settings;
+}
+
+static const struct option *setting_option(int i)
+{
+    char dashed[40];
+    snprintf(dashed, sizeof dashed, "--%s", settings[i]);
+    return option_find(dashed, VERB_CHAT);
+}
 
 /* The option that NAME sets; NULL: none. */
 static const struct option *setting_find(const char *name)
 {
     for (int i = 0; i < N_SETTINGS; i++)
-        if (strcmp(settings[i] + 2, name) == 0) return option_find(settings[i], VERB_CHAT);
+        if (strcmp(settings[i], name) == 0) return setting_option(i);
     return NULL;
 }
 
@@ -47,8 +62,7 @@ static void setting_show(const struct cli_options *options, const struct option 
 
 static int settings_show_all(const struct chat *chat)
 {
-    for (int i = 0; i < N_SETTINGS; i++)
-        setting_show(chat->options, option_find(settings[i], VERB_CHAT), 0);
+    for (int i = 0; i < N_SETTINGS; i++) setting_show(chat->options, setting_option(i), 0);
     fprintf(stderr, "%-17s %s\n", repetition, chat->options->ignore_repetition ? "off" : "on");
     struct buffer source = {0};
     append_name(&source, chat->engine.sampling_source);
@@ -62,8 +76,8 @@ static int setting_unknown(const char *name)
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
     for (int i = 0; i < N_SETTINGS; i++) {
-        suggestion_offer(&best, settings[i] + 2);
-        buffer_printf(&list, "%s, ", settings[i] + 2);
+        suggestion_offer(&best, settings[i]);
+        buffer_printf(&list, "%s, ", settings[i]);
     }
     suggestion_offer(&best, repetition);
     cli_fail("/set has no '%s'; it has %s%s%s", name, list.data, repetition, best.text);

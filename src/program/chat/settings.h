@@ -5,6 +5,8 @@
 
 #include "chat/chat.h"
 
+/* The names of all settings, up to a NULL. */
+const char *const *chat_setting_names(void);
 /* Shows the settings, or changes one: "NAME VALUE". */
 int chat_set(struct chat *chat, const char *argument);
 

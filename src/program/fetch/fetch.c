@@ -119,9 +119,12 @@ int fetch_forget(const char *path, uint64_t *freed, struct rf_error *error)
     uint64_t bytes = fetch_kept_bytes(path);
     int code = part_open(&part, path, ".part", error); /* nobody is fetching it now */
     if (code) return code;
-    for (int i = 2; !code && i < N_SUFFIXES; i++)
-        if (fetch_beside(path, suffixes[i], beside) == 0 && rf_kind_of(beside) == RF_KIND_FILE)
-            code = rf_remove(beside, error);
+    for (int i = 2; !code && i < N_SUFFIXES; i++) {
+        enum rf_kind kind =
+            fetch_beside(path, suffixes[i], beside) == 0 ? rf_kind_of(beside) : RF_KIND_NONE;
+        /* A link itself goes, not what it leads to. */
+        if (kind == RF_KIND_FILE || kind == RF_KIND_LINK) code = rf_remove(beside, error);
+    }
     part_drop(&part);
     stamp_remove(path);
     if (!code) *freed += bytes;

@@ -25,6 +25,7 @@ static void part_load(struct part *part)
     int consumed = 0;
     *state = (struct part_state){.total = -1};
     part_state_path(part, path);
+    if (rf_kind_of(path) != RF_KIND_FILE) return; /* neither a link nor a pipe is ours */
     if (rf_slurp(path, sizeof *state + 256, &text, &n, &error) != 0) return;
     int fields = sscanf(text,
                         "source %2047[^\n]\ntotal %" SCNd64 "\nkept %" SCNu64 "\nsteps %d\n"

@@ -36,7 +36,7 @@ enum stamp stamp_read(const char *path, char sha256[SHA256_TEXT])
     enum stamp stamp = STAMP_NONE;
     size_t n;
     sha256[0] = 0;
-    if (fetch_beside(path, ".verified", beside) != 0 ||
+    if (fetch_beside(path, ".verified", beside) != 0 || rf_kind_of(beside) != RF_KIND_FILE ||
         rf_slurp(beside, sizeof now, &text, &n, &error) != 0)
         return STAMP_NONE;
     if (sscanf(text, "sha256 %64[0-9a-f]", sha256) == 1 && strlen(sha256) == 64)

@@ -43,22 +43,52 @@ static int matches_pattern(const char *pattern, const char *name)
     return pattern[strspn(pattern, "*")] == 0;
 }
 
-/* The members that match the pattern, in the order of their names, for free(). Their number, or a
- * negative code. */
+/* Bounds of an archive's list of members, which is all read before a byte is unpacked. The largest
+ * wheels have some ten thousand members. */
+enum { MOST_MEMBERS = 1 << 16, MOST_LIST_BYTES = 16 << 20, MOST_MATCHING = 1000 };
+
+/* Reads one entry of the list. `list_bytes` counts those of the entries so far. 0 or a negative
+ * code. */
+static int read_entry(unzFile archive, struct member *member, uint64_t *list_bytes,
+                      const char *path, struct rf_error *error)
+{
+    enum { FIXED = 46 }; /* bytes of an entry without its texts (APPNOTE.TXT 4.3.12) */
+    unz_file_info64 info;
+    if (unzGetCurrentFileInfo64(archive, &info, member->name, sizeof member->name, NULL, 0, NULL,
+                                0) != UNZ_OK)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: is a damaged archive", path);
+    if (info.size_filename >= sizeof member->name)
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: a member's name has %lu bytes; %zu are the most that are read", path,
+                       info.size_filename, sizeof member->name - 1);
+    *list_bytes += FIXED + info.size_filename + info.size_file_extra + info.size_file_comment;
+    if (*list_bytes > MOST_LIST_BYTES)
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: its list of members has more than %d bytes, the most that are read",
+                       path, MOST_LIST_BYTES);
+    return 0;
+}
+
+/* The members that match the pattern, in the order of their names, for free(), also where it fails.
+ * Their number, or a negative code. */
 static int matching_members(unzFile archive, const char *pattern, struct member **members,
                             const char *path, struct rf_error *error)
 {
-    int n = 0, status;
+    int n = 0, n_listed = 0, status;
+    uint64_t list_bytes = 0;
     *members = NULL;
     for (status = unzGoToFirstFile(archive); status == UNZ_OK; status = unzGoToNextFile(archive)) {
         struct member member;
-        unz_file_info64 info;
-        if (unzGetCurrentFileInfo64(archive, &info, member.name, sizeof member.name, NULL, 0, NULL,
-                                    0) != UNZ_OK)
-            break;
-        /* No model has a name that does not fit. */
-        if (info.size_filename >= sizeof member.name || !matches_pattern(pattern, member.name))
-            continue;
+        if (++n_listed > MOST_MEMBERS)
+            return rf_fail(error, RF_ERR_FORMAT,
+                           "%s: has more than %d members, the most that are read", path,
+                           MOST_MEMBERS);
+        int code = read_entry(archive, &member, &list_bytes, path, error);
+        if (code) return code;
+        if (!matches_pattern(pattern, member.name)) continue;
+        if (n == MOST_MATCHING)
+            return rf_fail(error, RF_ERR_FORMAT, "%s: more than %d members are like %s", path,
+                           MOST_MATCHING, pattern);
         struct member *more = realloc(*members, ((size_t)n + 1) * sizeof member);
         if (!more) return rf_fail(error, RF_ERR_MEMORY, "no memory to read %s", path);
         *members = more;

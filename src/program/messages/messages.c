@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 /* The texts of an array of parts that are texts, as one; NULL: they are not. */
 static json_t *join_parts(const json_t *parts)
 {
     size_t bytes = 0, at = 0;
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
-        const char *type = json_string_value(json_object_get(part, "type"));
+        const char *type = rf_json_c_string(json_object_get(part, "type"));
         if (!type || strcmp(type, "text") != 0 || !json_is_string(text)) return NULL;
         bytes += json_string_length(text);
     }
@@ -42,25 +44,35 @@ static json_t *template_calls(const json_t *given)
     for (size_t i = 0; i < json_array_size(calls); i++) {
         json_t *function = json_object_get(json_array_get(calls, i), "function");
         const json_t *text = json_object_get(function, "arguments");
-        json_t *value = json_is_string(text)
-                            ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL)
-                            : NULL;
-        if (json_is_object(value)) json_object_set(function, "arguments", value);
+        json_t *value = json_is_string(text) ? rf_json_load(json_string_value(text),
+                                                            json_string_length(text), NULL, NULL)
+                                             : NULL;
+        if (rf_json_is_map(value)) json_object_set(function, "arguments", value);
         json_decref(value);
     }
     return calls;
 }
 
-static json_t *template_message(const json_t *given)
+/* NULL: a refusal. */
+static json_t *template_message(const json_t *given, size_t index, struct refusal *refusal)
 {
-    const char *role = json_string_value(json_object_get(given, "role"));
+    const char *role = rf_json_c_string(json_object_get(given, "role"));
+    static const char *const lost[] = {"function_call", "audio"};
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        const json_t *value = json_object_get(given, lost[i]);
+        if (!value || json_is_null(value)) continue;
+        refuse(refusal, 400, "unsupported_parameter", "messages[%zu].%s is not supported%s", index,
+               lost[i], i == 0 ? "; tool_calls does the same" : ": messages are texts");
+        return NULL;
+    }
     json_t *content = template_content(given), *calls = json_object_get(given, "tool_calls");
     if (!role || !content) {
         json_decref(content);
+        refuse(refusal, 400, "invalid_value",
+               "messages[%zu] has no role, or no content that is text", index);
         return NULL;
     }
-    json_t *message = json_pack(
-        "{s:s, s:o}", "role", strcmp(role, "developer") == 0 ? "system" : role, "content", content);
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
     if (json_array_size(calls)) json_object_set_new(message, "tool_calls", template_calls(calls));
     static const char *const names[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -82,10 +94,9 @@ json_t *conversation_make(const json_t *messages, json_t *tools, struct refusal 
     }
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *message = template_message(json_array_get(messages, i));
+        json_t *message = template_message(json_array_get(messages, i), i, refusal);
         if (message && json_array_append_new(list, message) == 0) continue;
-        refuse(refusal, 400, "invalid_value",
-               "messages[%zu] has no role, or no content that is text", i);
+        if (message) refuse_memory(refusal);
         json_decref(list);
         return NULL;
     }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "platform/memory.h"
 #include "platform/random.h"
 
@@ -35,6 +36,31 @@ static enum tool_form form_of(const char *text, const char *call)
     if (strstr(text, array_tag)) return TOOLS_ARRAY;
     if (strstr(text, tags_of[TOOLS_TAGGED].open)) return TOOLS_TAGGED;
     return strstr(call, "\"parameters\"") ? TOOLS_OBJECT : TOOLS_NONE;
+}
+
+/* The text of a conversation, for free(); NULL: the template refuses it. */
+static char *format_chat(const riffle_model *model, const char *conversation)
+{
+    int64_t n = riffle_chat_format_json(model, conversation, strlen(conversation), 1, NULL, 0);
+    char *text = n > 0 ? malloc((size_t)n + 1) : NULL;
+    if (!text) return NULL;
+    riffle_chat_format_json(model, conversation, strlen(conversation), 1, text, (size_t)n);
+    text[n] = '\0';
+    return text;
+}
+
+int template_has_effort(const riffle_model *model)
+{
+    char *without = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"),
+         *low = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                                   "\"reasoning_effort\":\"low\"}"),
+         *high = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                                    "\"reasoning_effort\":\"high\"}");
+    int has = without && (!low || !high || strcmp(without, low) != 0 || strcmp(without, high) != 0);
+    free(without);
+    free(low);
+    free(high);
+    return has;
 }
 
 enum tool_form tools_form(const riffle_model *model)
@@ -66,10 +92,10 @@ int tools_are_valid(const json_t *tools)
         const json_t *tool = json_array_get(tools, i),
                      *function = json_object_get(tool, "function"),
                      *parameters = json_object_get(function, "parameters");
-        const char *type = json_string_value(json_object_get(tool, "type"));
+        const char *type = rf_json_c_string(json_object_get(tool, "type"));
         if (!type || strcmp(type, "function") != 0 ||
-            !json_is_string(json_object_get(function, "name")) ||
-            (parameters && !json_is_object(parameters) && !json_is_null(parameters)))
+            !rf_json_c_string(json_object_get(function, "name")) ||
+            (parameters && !rf_json_is_map(parameters) && !json_is_null(parameters)))
             return 0;
     }
     return n > 0;
@@ -122,7 +148,7 @@ char *tools_opening(enum tool_form form)
 static json_t *schema_of_arguments(const json_t *function)
 {
     const json_t *parameters = json_object_get(function, "parameters");
-    return json_is_object(parameters) ? json_pack("{s:O}", "schema", parameters)
+    return rf_json_is_map(parameters) ? json_pack("{s:O}", "schema", parameters)
                                       : json_pack("{s:{s:s}}", "schema", "type", "object");
 }
 
@@ -232,12 +258,14 @@ static json_t *make_call(const struct tool_reader *reader, const char *name,
 {
     char id[10];
     if (!name || !tools_find(reader->tools, name)) return NULL;
-    if (!json_is_object(arguments) && !json_is_string(arguments)) return NULL;
-    char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
-                                           : json_dumps(arguments, JSON_COMPACT);
+    if (!rf_json_is_map(arguments) && !json_is_string(arguments)) return NULL;
+    size_t bytes = 0;
+    char *text = json_is_string(arguments) ? NULL : rf_json_dump(arguments, 0, &bytes);
+    json_t *written =
+        text ? json_stringn_nocheck(text, bytes) : json_incref((json_t *)(uintptr_t)arguments);
     name_call(id);
-    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id, "type", "function", "function",
-                             "name", name, "arguments", text);
+    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id, "type", "function", "function",
+                             "name", name, "arguments", written);
     free(text);
     return call;
 }
@@ -246,7 +274,7 @@ static json_t *call_of(const struct tool_reader *reader, const json_t *value)
 {
     const json_t *arguments = json_object_get(value, "arguments");
     if (!arguments) arguments = json_object_get(value, "parameters");
-    return make_call(reader, json_string_value(json_object_get(value, "name")), arguments);
+    return make_call(reader, rf_json_c_string(json_object_get(value, "name")), arguments);
 }
 
 /* Adds the calls of a text that is nothing but JSON values, one or several, calls or arrays of
@@ -255,10 +283,10 @@ static int add_value_calls(const struct tool_reader *reader, const char *text, s
                            json_t *calls)
 {
     for (size_t at = 0;;) {
-        json_error_t error;
+        size_t used = 0;
         while (at < bytes && strchr(" \t\r\n;", text[at])) at++;
         if (at == bytes) return 0;
-        json_t *value = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
+        json_t *value = rf_json_load(text + at, bytes - at, &used, NULL);
         size_t n = json_is_array(value) ? json_array_size(value) : value != NULL, i = 0;
         for (; i < n; i++) {
             json_t *call = call_of(reader, json_is_array(value) ? json_array_get(value, i) : value);
@@ -266,7 +294,7 @@ static int add_value_calls(const struct tool_reader *reader, const char *text, s
         }
         json_decref(value);
         if (!n || i < n) return -1;
-        at += (size_t)error.position;
+        at += used;
     }
 }
 
@@ -275,13 +303,13 @@ static int add_value_calls(const struct tool_reader *reader, const char *text, s
 static size_t add_named_call(const struct tool_reader *reader, const char *name, size_t n,
                              const char *arguments, size_t bytes, json_t *calls)
 {
-    json_error_t error;
+    size_t used = 0;
     char *copy = copy_text(name, n);
-    json_t *value = json_loadb(arguments, bytes, JSON_DISABLE_EOF_CHECK, &error);
-    json_t *call = copy && json_is_object(value) ? make_call(reader, copy, value) : NULL;
+    json_t *value = rf_json_load(arguments, bytes, &used, NULL);
+    json_t *call = copy && rf_json_is_map(value) ? make_call(reader, copy, value) : NULL;
     free(copy);
     json_decref(value);
-    return call && json_array_append_new(calls, call) == 0 ? (size_t)error.position : 0;
+    return call && json_array_append_new(calls, call) == 0 ? used : 0;
 }
 
 /* name[ARGS]{...}, perhaps with [CALL_ID]... behind the name, and the tag between two of them. */

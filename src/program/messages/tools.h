@@ -24,6 +24,9 @@ enum tool_form {
 /* The form is the one in which the template writes a call. */
 enum tool_form tools_form(const riffle_model *model);
 
+/* 1 if the model's chat template reads the variable reasoning_effort. */
+int template_has_effort(const riffle_model *model);
+
 /* 1 if `tools` is a list of functions as OpenAI's reference has it. */
 int tools_are_valid(const json_t *tools);
 /* The member "function" of the tool of that name; NULL: there is none. */

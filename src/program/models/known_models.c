@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fetch/sha256.h"
 #include "output/buffer.h"
+#include "output/wrap.h"
 #include "platform/file.h"
 
 const struct known_model *known_models(void)
@@ -19,10 +21,10 @@ const struct known_model *known_models(void)
     for (const char *line = known_models_tsv; *line; line += strspn(line, "\n")) {
         int fields = sscanf(line,
                             "%63[^\t\n]\t%127[^\t\n]\t%31[^\t\n]\t%" SCNd64
-                            "\t%63[^\t\n]\t%64[^\t\n]\t%511[^\t\n]\t%95[^\t\n]",
+                            "\t%63[^\t\n]\t%64[^\t\n]\t%64[^\t\n]\t%511[^\t\n]\t%95[^\t\n]",
                             model.name, model.file, model.licence, &model.bytes, model.draft,
-                            model.sha256, model.sources, model.sampling);
-        if (fields == 8 && *line != '#') {
+                            model.sha256, model.ends, model.sources, model.sampling);
+        if (fields == 9 && *line != '#') {
             models = cli_reallocate(models, n + 2, sizeof *models);
             models[n++] = model;
             models[n] = (struct known_model){.bytes = 0};
@@ -39,7 +41,7 @@ static void explain_relative(const char *variable)
     const char *value = getenv(variable);
     if (explained || !value || !value[0] || rf_path_is_absolute(value)) return;
     explained = 1;
-    fprintf(stderr, "riffle: %s is not an absolute path and is ignored\n", variable);
+    inform("riffle: %s is not an absolute path and is ignored", variable);
 }
 
 const char *models_folder(char path[LONGEST_PATH])
@@ -59,10 +61,34 @@ const char *models_folder(char path[LONGEST_PATH])
     return n < 0 || n >= LONGEST_PATH ? "the path of the models' folder is too long" : NULL;
 }
 
+/* The SHA-256 of the first and the last MiB of a file, or of all of it twice where it is shorter.
+ * 0, or a negative code. */
+static int hash_ends(const char *path, char sha256[SHA256_TEXT])
+{
+    enum { END = 1 << 20 };
+    struct rf_error error;
+    struct rf_mapping file;
+    struct sha256 hash = {0};
+    int code = rf_map_file(&file, path, 0, &error);
+    if (code) return code;
+    size_t n = file.bytes < END ? file.bytes : END;
+    code = sha256_begin(&hash, &error);
+    if (!code) code = sha256_update(&hash, file.data, n, &error);
+    if (!code) code = sha256_update(&hash, file.data + file.bytes - n, n, &error);
+    if (!code) code = sha256_end(&hash, sha256, &error);
+    sha256_close(&hash);
+    rf_unmap_file(&file);
+    return code;
+}
+
 const struct known_model *known_model_of(const char *path)
 {
-    const char *slash = rf_path_separator(path), *file = slash ? slash + 1 : path;
-    for (const struct known_model *model = known_models(); model->name[0]; model++)
-        if (strcmp(model->file, file) == 0) return model;
+    char ends[SHA256_TEXT] = "";
+    int64_t bytes = rf_file_bytes(path);
+    for (const struct known_model *model = known_models(); bytes > 0 && model->name[0]; model++) {
+        if (model->bytes != bytes) continue;
+        if (!ends[0] && hash_ends(path, ends) != 0) return NULL;
+        if (strcmp(model->ends, ends) == 0) return model;
+    }
     return NULL;
 }

@@ -8,7 +8,8 @@
 
 enum { LONGEST_PATH = 4096 };
 
-/* The file's text, embedded by the build. */
+/* The file's text, which the build embeds into the program. Tests of the program have another list.
+ */
 extern const char known_models_tsv[];
 
 struct known_model {
@@ -16,6 +17,7 @@ struct known_model {
     int64_t bytes;
     char draft[64]; /* name of its draft model; "-": none */
     char sha256[65];
+    char ends[65]; /* SHA-256 of the file's first and last MiB, one after the other */
     char sources[512];
     char sampling[96]; /* "temp=0.2,top-p=0.9": options of a chat; "-": none */
 };
@@ -26,7 +28,8 @@ const struct known_model *known_models(void);
 /* The folder of models with a short name: $RIFFLE_MODELS, else a folder in the user's data folder.
  * NULL, or a sentence about what is wrong. */
 const char *models_folder(char path[LONGEST_PATH]);
-/* The listed model at `path`, which is recognised by its file name; NULL: none. */
+/* The listed model whose bytes are at `path`: the size and both ends of the file are compared,
+ * never its name. NULL: none, or the file cannot be read. */
 const struct known_model *known_model_of(const char *path);
 
 #endif

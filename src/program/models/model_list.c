@@ -226,12 +226,12 @@ char *model_path(const char *model)
     return path;
 }
 
-struct draft draft_of(const char *path)
+struct draft draft_of(const struct known_model *target)
 {
     struct draft draft = {NULL, NULL};
     struct buffer draft_path = {0};
     char folder[LONGEST_PATH];
-    const struct known_model *target = known_model_of(path), *model;
+    const struct known_model *model;
     const char *wanted = target ? target->draft : "-";
     for (model = known_models(); model->name[0] && strcmp(model->name, wanted) != 0;) model++;
     if (!model->name[0]) return draft;

@@ -47,12 +47,12 @@ char *model_path(const char *model);
 /* Whether `name` may be meant as a MODEL: it exists, looks like a path, or begins a known name. */
 int may_be_model(const char *name);
 
-/* The listed draft model of the model at `path`, which is recognised by its file name. The path,
- * for free(), is NULL if the file is not complete; the name, too, if there is none. */
+/* The listed draft model of a known model (NULL: of another one). The path, for free(), is NULL if
+ * the file is not complete; the name, too, if there is none. */
 struct draft {
     const char *name;
     char *path;
 };
-struct draft draft_of(const char *path);
+struct draft draft_of(const struct known_model *target);
 
 #endif

@@ -9,6 +9,7 @@
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
+#include "output/wrap.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
@@ -91,20 +92,18 @@ static int pull_fetch(struct pull *pull)
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - pull->path), pull->path);
     if (rf_make_folder(folder) != 0 || !rf_is_directory(folder))
         return cli_fail("%s: cannot make this folder", folder);
-    fprintf(stderr, "Fetching %s%s%s%s%s%s into ", pull->name, pull->licence[0] ? " (" : "",
-            pull->licence, pull->order.bytes > 0 ? ", " : "",
-            pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
-            pull->licence[0] ? ")" : "");
-    print_name(stderr, folder);
-    fputc('\n', stderr);
+    inform("Fetching %s%s%s%s%s%s into %s", pull->name, pull->licence[0] ? " (" : "", pull->licence,
+           pull->order.bytes > 0 ? ", " : "",
+           pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
+           pull->licence[0] ? ")" : "", folder);
     double start = rf_clock_seconds();
     int code = fetch_file(&pull->order, sha256, &error);
     progress_clear(&pull->progress);
     if (code) return pull_explain(pull, code, &error);
-    fprintf(stderr, "%s: %s in %.0f s, %s%s\n", pull->name,
-            human_bytes((uint64_t)rf_file_bytes(pull->path), size), rf_clock_seconds() - start,
-            pull->order.sha256 ? "verified" : "not verified: its SHA-256 is ",
-            pull->order.sha256 ? "" : sha256);
+    inform("%s: %s in %.0f s, %s%s", pull->name,
+           human_bytes((uint64_t)rf_file_bytes(pull->path), size), rf_clock_seconds() - start,
+           pull->order.sha256 ? "verified" : "not verified: its SHA-256 is ",
+           pull->order.sha256 ? "" : sha256);
     return CLI_OK;
 }
 
@@ -121,7 +120,7 @@ static int pull_check(struct pull *pull, int again)
         return cli_fail("%s has %lld bytes of %lld: `riffle rm %s` removes it", pull->path,
                         (long long)bytes, (long long)pull->order.bytes, pull->name);
     if (!wanted[0]) {
-        fprintf(stderr, "%s is there; it is not verified, as no SHA-256 is known\n", pull->name);
+        inform("%s is there; it is not verified, as no SHA-256 is known", pull->name);
         return CLI_OK;
     }
     if (stamp != STAMP_HOLDS || strcmp(stamped, wanted) != 0 || again) {
@@ -134,7 +133,7 @@ static int pull_check(struct pull *pull, int again)
                             now, wanted, pull->name);
         stamp_write(pull->path, now);
     }
-    fprintf(stderr, "%s is there, verified\n", pull->name);
+    inform("%s is there, verified", pull->name);
     return CLI_OK;
 }
 

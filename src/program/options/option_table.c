@@ -56,7 +56,7 @@ const struct option option_table[] = {
      "what follows are those that suit the model; /set shows them"},
     {"--top-k", NULL, "K", OPTION_INT, GENERATES, AT(sampling.top_k), 0, INT32_MAX, NULL,
      "choose among the K most likely tokens (run: 40; 0: all)"},
-    {"--top-p", NULL, "P", OPTION_ABOVE, GENERATES, AT(sampling.top_p), 0, 1, NULL,
+    {"--top-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.top_p), 0, 1, NULL,
      "choose among the most likely tokens with total probability P (run: 0.95; 1: all)"},
     {"--min-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.min_p), 0, 1, NULL,
      "exclude tokens less likely than P times the most likely one (run: 0.05; 0: none)"},
@@ -207,9 +207,12 @@ const struct option option_table[] = {
      "give up after S seconds without a connection, or without another byte (default 60)"},
     {"--verify", NULL, NULL, OPTION_FLAG, VERB_PULL | VERB_LIST, AT(verify), 0, 0, NULL,
      "read files again whose SHA-256 is known, and compare"},
+    {"--clear", NULL, NULL, OPTION_FLAG, VERB_CACHE, AT(clear), 0, 0, NULL,
+     "remove it; the next runs compute it again"},
     {"--yes", "-y", NULL, OPTION_FLAG, VERB_RM, AT(yes), 0, 0, NULL, "do not ask"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_CORPUS) &
+     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_CORPUS |
+      VERB_CACHE) &
          ~(unsigned)(VERB_CHAT | VERB_SERVE),
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
@@ -235,7 +238,7 @@ const struct variable variable_table[] = {
     {"RIFFLE_API_KEY", "the key that requests to `riffle serve` must have"},
     {"RIFFLE_MODELS", "the folder of the models (default: riffle/models in $XDG_DATA_HOME)"},
     {"XDG_DATA_HOME", "the parent of riffle/models (default: ~/.local/share)"},
-    {"XDG_CACHE_HOME", "the parent of the measured speeds (default: ~/.cache)"},
+    {"XDG_CACHE_HOME", "the parent of what `riffle cache` lists (default: ~/.cache)"},
     {"XDG_STATE_HOME", "the parent of the chats' history (default: ~/.local/state)"},
     {"HWLOC_XMLFILE", "`riffle cores` plans for the machine that this file describes"},
     {"SSL_CERT_FILE", "the certificates that `riffle pull` trusts (default: the system's)"},

@@ -86,7 +86,7 @@ struct cli_options {
 
     const char *sha256, *name; /* options of pull, name also of serve; NULL: not given */
     int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
-    int verify, yes;
+    int verify, yes, clear;
 
     const char *host, *api_key; /* options of serve; api_key: NULL if not given */
     int32_t port, answers, queue;
@@ -111,7 +111,6 @@ enum option_kind {
     OPTION_LIST,  /* char *, for free(): all values given, separated by commas */
     OPTION_INT,   /* int32_t between low and high */
     OPTION_FLOAT, /* float between low and high */
-    OPTION_ABOVE, /* float above low and up to high */
     OPTION_SEED,  /* uint64_t */
     OPTION_CHOICE /* const char *: one word of `choices` */
 };

@@ -131,10 +131,6 @@ static int parse_number(const struct option *option, const char *name, const cha
     *number = strtod(text, &end);
     if (!is_number(text, end, whole ? "+-0123456789" : "+-.eE0123456789"))
         return cli_fail("%s needs a %snumber, not '%s'", name, whole ? "whole " : "", text);
-    if (option->kind == OPTION_ABOVE &&
-        !((float)*number > (float)option->low && *number <= option->high))
-        return cli_fail("%s must be above %.10g and at most %.10g, not %s", name, option->low,
-                        option->high, text);
     if (!(*number >= option->low && *number <= option->high))
         return cli_fail("%s must be between %.10g and %.10g, not %s", name, option->low,
                         option->high, text);
@@ -173,11 +169,14 @@ int option_set(struct cli_options *options, const struct option *option, const c
     enum option_kind kind = option->kind;
     double number = 0;
     int status = 0;
-    if (kind == OPTION_INT || kind == OPTION_FLOAT || kind == OPTION_ABOVE)
+    if (kind == OPTION_INT || kind == OPTION_FLOAT)
         status = parse_number(option, name, text, &number);
     if (kind == OPTION_SEED) status = parse_seed(name, text, field);
-    if ((kind == OPTION_LIST || kind == OPTION_TEXTS) && !text[0])
-        status = cli_fail("%s needs a text that is not empty", name);
+    /* Only a TEXT may be an empty one; no file, model, address or name is. */
+    int takes_empty = kind != OPTION_TEXT || strcmp(option->value, "TEXT") == 0;
+    if ((kind == OPTION_LIST || kind == OPTION_TEXTS || !takes_empty) && !text[0])
+        status = cli_fail("%s needs a %s that is not empty", name,
+                          kind == OPTION_TEXT ? option->value : "text");
     if (kind == OPTION_CHOICE && !is_choice(option->choices, text))
         status = cli_fail("%s must be one of %s, not '%s'", name, option->choices, text);
     if (status) return status;
@@ -188,8 +187,7 @@ int option_set(struct cli_options *options, const struct option *option, const c
     case OPTION_LIST: append_value(field, text); break;
     case OPTION_TEXTS: append_text(field, text); break;
     case OPTION_INT: *(int32_t *)field = (int32_t)number; break;
-    case OPTION_FLOAT:
-    case OPTION_ABOVE: *(float *)field = (float)number; break;
+    case OPTION_FLOAT: *(float *)field = (float)number; break;
     case OPTION_SEED: break;
     }
     return 0;
@@ -201,8 +199,7 @@ void option_show(const struct cli_options *options, const struct option *option,
     const void *field = (const char *)options + option->offset;
     switch (option->kind) {
     case OPTION_INT: snprintf(text, cap, "%d", *(const int32_t *)field); break;
-    case OPTION_FLOAT:
-    case OPTION_ABOVE: snprintf(text, cap, "%g", (double)*(const float *)field); break;
+    case OPTION_FLOAT: snprintf(text, cap, "%g", (double)*(const float *)field); break;
     case OPTION_SEED:
         snprintf(text, cap, "%llu", (unsigned long long)*(const uint64_t *)field);
         break;
@@ -236,7 +233,6 @@ static int any_chain_has(const struct cli_options *options, const char *level)
 /* The value of --draft or --corpus. */
 static int check_level(const struct cli_options *options, const char *value, const char *level)
 {
-    if (value && !value[0]) return cli_usage_error("--%s is an empty text", level);
     if (value && !any_chain_has(options, level))
         return cli_usage_error("--%s has no place in that chain: it is for 'auto', and for chains "
                                "with a level called %s",
@@ -391,6 +387,8 @@ void sampling_fill(riffle_sampling *given, const riffle_sampling *defaults)
 static int set_argument(struct cli_options *options, const char *argument)
 {
     const char **place = options->model ? &options->out : &options->model;
+    if (options->verb->n_arguments == ANY_ARGUMENTS && !argument[0])
+        return cli_usage_error("an argument is an empty text");
     if (options->verb->n_arguments == ANY_ARGUMENTS) {
         append_text(&options->arguments, argument);
         return 0;

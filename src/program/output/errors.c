@@ -1,25 +1,22 @@
-/* Prints error sentences. Untrusted parts, such as names of files, lose their control bytes. */
+/* Prints error sentences. inform() escapes untrusted parts, such as names of files. */
 #include "output/errors.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "output/wrap.h"
 #include "platform/terminal.h"
 #include "riffle.h"
 
-const char *cli_verb;
+const char *cli_verb, *cli_room;
 
 static void print_sentence(const char *format, va_list arguments)
 {
     char text[1024];
-    struct rf_error error;
     vsnprintf(text, sizeof text, format, arguments);
-    rf_fail(&error, RF_ERR_ARGUMENT, "%s", text); /* replaces bytes that are not printable */
     fflush(stdout);
-    inform("riffle: %s", error.text);
+    inform("riffle: %s", text);
 }
 
 int cli_fail(const char *format, ...)
@@ -69,8 +66,12 @@ static int names_word(const char *text, const char *word)
 int cli_explain(const char *text)
 {
     for (size_t i = 0; i < sizeof options_of_fields / sizeof *options_of_fields; i++)
-        if (names_word(text, options_of_fields[i].field))
+        if (names_word(text, options_of_fields[i].field)) {
+            if (cli_room && strcmp(options_of_fields[i].field, "n_ctx") == 0)
+                return cli_fail("%s%s%s%s", text, cli_room[0] ? " (" : "", cli_room,
+                                cli_room[0] ? ")" : "");
             return cli_fail("%s (choose with %s)", text, options_of_fields[i].options);
+        }
     return cli_fail("%s", text);
 }
 

@@ -10,8 +10,11 @@
 
 /* The verb whose help cli_usage_error refers to; NULL: none. */
 extern const char *cli_verb;
+/* What makes room in a full context where --ctx can no longer be given, "" where that was just
+ * said; NULL: --ctx does. */
+extern const char *cli_room;
 
-/* Prints one sentence on standard error, with '?' for control bytes. Returns CLI_FAILED. */
+/* Prints one sentence on standard error. Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
 /* Prints one sentence about wrong usage, and a reference to the help. Returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);

@@ -12,21 +12,17 @@
 static void json_quote(struct buffer *out, const char *text, size_t n)
 {
     static const char specials[] = "\"\\\n\t\r", letters[] = "\"\\ntr";
+    char shown[RF_UTF8_SHOWN];
     buffer_puts(out, "\"");
-    for (size_t i = 0, length; i < n; i += length) {
-        unsigned char c = (unsigned char)text[i];
-        const char *special = c ? strchr(specials, c) : NULL;
-        length = rf_utf8_length(text + i, n - i);
-        if (length == 0) {
-            buffer_puts(out, "\xef\xbf\xbd");
-            length = 1;
-        } else if (special) {
+    for (size_t i = 0, used; i < n; i += used) {
+        const char *special = text[i] ? strchr(specials, text[i]) : NULL;
+        size_t length = rf_utf8_show(text + i, n - i, shown, &used);
+        if (special)
             buffer_printf(out, "\\%c", letters[special - specials]);
-        } else if (c < 0x20 || c == 0x7f) {
-            buffer_printf(out, "\\u%04x", c);
-        } else {
-            buffer_append(out, text + i, length);
-        }
+        else if (shown[0] == '\\') /* what a terminal would act on */
+            buffer_printf(out, "\\u%04x", (unsigned)rf_utf8_decode(text + i, used));
+        else
+            buffer_append(out, shown, length);
     }
     buffer_puts(out, "\"");
 }

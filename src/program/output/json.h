@@ -1,5 +1,5 @@
-/* Writes JSON (RFC 8259). Numbers do not depend on the locale, as the program never sets
- * LC_NUMERIC. */
+/* Writes JSON (RFC 8259), with escapes for all that a terminal would act on. Numbers do not depend
+ * on the locale, as the program never sets LC_NUMERIC. */
 #ifndef OUTPUT_JSON_H
 #define OUTPUT_JSON_H
 

@@ -8,24 +8,19 @@
 #include "output/buffer.h"
 #include "platform/terminal.h"
 
-/* Control characters in `kept` are not escaped. */
-static void escape_controls(struct buffer *out, const char *text, size_t n, const char *kept)
+/* Control characters in `kept` are not escaped. `is_prose`: nor are marks of direction, which texts
+ * in Arabic or Hebrew have. */
+static void escape_controls(struct buffer *out, const char *text, size_t n, const char *kept,
+                            int is_prose)
 {
-    for (size_t i = 0; i < n;) {
-        size_t length = rf_utf8_length(text + i, n - i);
-        if (length == 0) {
-            buffer_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
-            i++;
-            continue;
-        }
-        unsigned code = rf_utf8_decode(text + i, length);
-        if ((code < 0x20 || (code >= 0x7f && code < 0xa0)) &&
-            !(code && code < 0x20 && strchr(kept, (int)code))) {
-            buffer_printf(out, "\\x%02x", code);
-        } else {
-            buffer_append(out, text + i, length);
-        }
-        i += length;
+    char shown[RF_UTF8_SHOWN];
+    for (size_t i = 0, used; i < n; i += used) {
+        size_t length = rf_utf8_show(text + i, n - i, shown, &used);
+        int keeps = text[i] && strchr(kept, text[i]) != NULL;
+        if (keeps || (is_prose && used > 1 && shown[1] == 'u'))
+            buffer_append(out, text + i, used);
+        else
+            buffer_append(out, shown, length);
     }
 }
 
@@ -43,7 +38,7 @@ int output_text(struct wrap *wrap, const char *text, size_t n, const char *colou
     struct buffer safe = {0}, shown = {0};
     wrap->width = rf_terminal_width(RF_STDOUT);
     wrap->escapes = rf_terminal_escapes(RF_STDOUT);
-    escape_controls(&safe, text, n, "\n\t");
+    escape_controls(&safe, text, n, "\n\t", 1);
     wrap_add(wrap, &shown, safe.data, safe.count, colour);
     buffer_write(&shown, stdout);
     buffer_free(&safe);
@@ -62,7 +57,7 @@ int output_end(struct wrap *wrap)
 
 void append_name(struct buffer *out, const char *name)
 {
-    escape_controls(out, name, strlen(name), "");
+    escape_controls(out, name, strlen(name), "", 0);
 }
 
 int print_name(FILE *out, const char *name)

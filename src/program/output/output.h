@@ -17,10 +17,11 @@
 int output_text(struct wrap *wrap, const char *text, size_t n, const char *colour);
 int output_end(struct wrap *wrap);
 
-/* Appends a name or text from a file, with all control characters as \xNN. */
+/* Appends a name or text from a file, with all that a terminal would act on as \xNN or \uNNNN
+ * (rf_utf8_show). */
 void append_name(struct buffer *out, const char *name);
-/* Prints a name or text from a file on one line, with all control characters as \xNN. Returns the
- * number of characters shown. */
+/* Prints a name or text from a file on one line, escaped in the same way. Returns the number of
+ * characters shown. */
 int print_name(FILE *out, const char *name);
 
 /* "98.4 MB" */

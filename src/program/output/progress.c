@@ -25,8 +25,9 @@ void progress_clear(struct progress_line *progress)
     *progress = (struct progress_line){0};
 }
 
-int progress_update_note(struct progress_line *progress, const char *stage, uint64_t done,
-                         uint64_t total, const char *note)
+/* `at_once`: also before the work has taken half a second. */
+static int progress_show(struct progress_line *progress, const char *stage, uint64_t done,
+                         uint64_t total, const char *note, int at_once)
 {
     double now = rf_clock_seconds();
     if (!progress->stage[0] || strncmp(stage, progress->stage, sizeof progress->stage - 1) != 0) {
@@ -35,7 +36,8 @@ int progress_update_note(struct progress_line *progress, const char *stage, uint
         progress->start_seconds = now;
         progress->start_done = done;
     }
-    if (rf_terminal_escapes(RF_STDERR) && now - progress->start_seconds >= show_after_seconds &&
+    int is_due = at_once || now - progress->start_seconds >= show_after_seconds;
+    if (rf_terminal_escapes(RF_STDERR) && is_due &&
         now - progress->drawn_seconds >= draw_every_seconds) {
         char line[256];
         double percent = total ? 100.0 * (double)done / (double)total : 0.0;
@@ -49,13 +51,28 @@ int progress_update_note(struct progress_line *progress, const char *stage, uint
     return rf_interrupts() > 0;
 }
 
-int progress_update(void *user, const char *stage, uint64_t done, uint64_t total)
+int progress_update_note(struct progress_line *progress, const char *stage, uint64_t done,
+                         uint64_t total, const char *note)
 {
-    struct progress_line *progress = user;
-    char note[64] = "";
+    return progress_show(progress, stage, done, total, note, 0);
+}
+
+/* "reading 4096 tokens, 25 %, 170 tokens/s". A large model takes seconds for the first part of a
+ * text, so a text of some length is announced before it. */
+static int show_reading(struct progress_line *progress, uint64_t done, uint64_t total)
+{
+    enum { LONG = 64 };
+    char note[64] = "", stage[sizeof progress->stage];
     double elapsed = rf_clock_seconds() - progress->start_seconds;
-    if (strcmp(stage, "prefill") == 0 && progress->stage[0] && elapsed > 0)
+    snprintf(stage, sizeof stage, "reading %llu tokens,", (unsigned long long)total);
+    if (done > progress->start_done && strcmp(progress->stage, stage) == 0 && elapsed > 0)
         snprintf(note, sizeof note, "%.0f tokens/s",
                  (double)(done - progress->start_done) / elapsed);
-    return progress_update_note(progress, stage, done, total, note);
+    return progress_show(progress, stage, done, total, note, total >= LONG);
+}
+
+int progress_update(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    if (strcmp(stage, "prefill") == 0) return show_reading(user, done, total);
+    return progress_show(user, stage, done, total, "", 0);
 }

@@ -1,5 +1,5 @@
 /* Progress on standard error, if that is a terminal: one line for work that takes longer than half
- * a second. The line disappears when the work is done. */
+ * a second, and at once for reading a long text. The line disappears when the work is done. */
 #ifndef OUTPUT_PROGRESS_H
 #define OUTPUT_PROGRESS_H
 

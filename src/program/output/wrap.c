@@ -219,11 +219,16 @@ void print_entry(FILE *out, const char *name, const char *text, int indent, int 
 
 void inform(const char *format, ...)
 {
-    char sentence[2048];
+    char sentence[2048], shown[RF_UTF8_SHOWN];
+    struct buffer safe = {0};
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    print_paragraph(stderr, sentence, 0,
+    size_t n = strlen(sentence);
+    for (size_t i = 0, used; i < n; i += used)
+        buffer_append(&safe, shown, rf_utf8_show(sentence + i, n - i, shown, &used));
+    print_paragraph(stderr, n ? safe.data : "", 0,
                     rf_is_terminal(RF_STDERR) ? text_width(stderr, INFORMATION_WIDTH) : 0);
+    buffer_free(&safe);
 }

@@ -48,7 +48,9 @@ int text_width(FILE *out, int most);
 void print_paragraph(FILE *out, const char *text, int indent, int width);
 /* Prints a name at column 2 and the text that explains it at column `indent`. */
 void print_entry(FILE *out, const char *name, const char *text, int indent, int width);
-/* Prints a sentence and a newline on standard error, broken between words if that is a terminal. */
+/* Prints a sentence and a newline on standard error, broken between words if that is a terminal.
+ * All sentences of the program go through here, so names in them are escaped here (rf_utf8_show).
+ */
 void inform(const char *format, ...) CLI_PRINTF(1, 2);
 
 #endif

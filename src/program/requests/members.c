@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
+
 const json_t *member_get(const json_t *body, const char *name)
 {
     const json_t *value = json_object_get(body, name);
@@ -16,8 +18,8 @@ int member_float(const json_t *body, const char *name, double low, double high, 
     char range[64];
     if (!found) return 0;
     snprintf(range, sizeof range, "a number between %g and %g", low, high);
-    double number = json_number_value(found);
-    if (!json_is_number(found) || !(number >= low && number <= high))
+    double number = rf_json_to_double(found);
+    if (!rf_json_is_any_number(found) || !(number >= low && number <= high))
         return refuse_value(refusal, name, range);
     *value = (float)number;
     return 0;
@@ -31,10 +33,10 @@ int member_int(const json_t *body, const char *name, int64_t low, int64_t high, 
     if (!found) return 0;
     snprintf(range, sizeof range, "an integer between %lld and %lld", (long long)low,
              (long long)high);
-    if (!json_is_integer(found) || json_integer_value(found) < low ||
-        json_integer_value(found) > high)
+    int64_t integer;
+    if (!rf_json_to_int64(found, &integer) || integer < low || integer > high)
         return refuse_value(refusal, name, range);
-    *value = (int32_t)json_integer_value(found);
+    *value = (int32_t)integer;
     return 0;
 }
 

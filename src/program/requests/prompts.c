@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "requests/members.h"
 
 int prompts_make(struct question *question, size_t n, struct refusal *refusal)
@@ -12,13 +13,33 @@ int prompts_make(struct question *question, size_t n, struct refusal *refusal)
     question->prompts = calloc(n, sizeof *question->prompts);
     if (!question->prompts) return refuse_memory(refusal);
     question->n_prompts = (int32_t)n;
+    for (size_t i = 0; i < n; i++) question->prompts[i].most = question->n_ctx;
     return 0;
 }
 
-/* Makes room for `more` tokens, the result of a call that counted them; negative: refuses. */
+static int refuse_length(const char *least, int64_t n, int32_t most, struct refusal *refusal)
+{
+    return refuse(refusal, 400, "context_length_exceeded",
+                  "the prompt has %s%lld tokens, n_ctx is %d", least, (long long)n, most);
+}
+
+/* Refuses a text that is far too long, by its beginning, for tokenising takes time and memory. The
+ * tokens of a beginning are about those that the whole text begins with, so twice as many as the
+ * context holds are too many. */
+static int check_length(const riffle_model *model, const char *text, size_t bytes, int32_t most,
+                        struct refusal *refusal)
+{
+    for (size_t some = (size_t)most * 8; most && some < bytes; some *= 2) {
+        int64_t n = riffle_tokenize(model, text, some, 0, NULL, 0);
+        if (n < 0) return refuse_last(refusal, n);
+        if (n > 2 * (int64_t)most) return refuse_length("more than ", n, most, refusal);
+    }
+    return 0;
+}
+
+/* Makes room for `more` tokens, and no more. */
 static int prompt_grow(struct prompt *prompt, int64_t more, struct refusal *refusal)
 {
-    if (more < 0) return refuse_last(refusal, more);
     int32_t *grown =
         realloc(prompt->tokens, (prompt->n + (size_t)more + 1) * sizeof *prompt->tokens);
     if (!grown) return refuse_memory(refusal);
@@ -29,32 +50,48 @@ static int prompt_grow(struct prompt *prompt, int64_t more, struct refusal *refu
 int prompt_add_text(struct prompt *prompt, const riffle_model *model, const char *text,
                     size_t bytes, unsigned flags, struct refusal *refusal)
 {
-    int64_t n = riffle_tokenize(model, text, bytes, flags, NULL, 0);
-    if (prompt_grow(prompt, n, refusal)) return -1;
-    n = riffle_tokenize(model, text, bytes, flags, prompt->tokens + prompt->n, (size_t)n);
+    size_t room = bytes + 2; /* a token has a byte at least, but for BOS */
+    if (check_length(model, text, bytes, prompt->most, refusal)) return -1;
+    if (prompt_grow(prompt, (int64_t)room, refusal)) return -1;
+    int64_t n = riffle_tokenize(model, text, bytes, flags, prompt->tokens + prompt->n, room);
+    if (n > (int64_t)room) {
+        if (prompt_grow(prompt, n, refusal)) return -1;
+        n = riffle_tokenize(model, text, bytes, flags, prompt->tokens + prompt->n, (size_t)n);
+    }
     if (n < 0) return refuse_last(refusal, n);
     prompt->n += (size_t)n;
-    return 0;
+    return prompt_grow(prompt, 0, refusal);
 }
 
 int prompt_add_chat(struct prompt *prompt, const riffle_model *model, const json_t *conversation,
                     struct refusal *refusal)
 {
-    char *text = json_dumps(conversation, JSON_COMPACT);
+    const json_t *messages = json_object_get(conversation, "messages");
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *content = json_object_get(json_array_get(messages, i), "content");
+        if (check_length(model, json_string_value(content), json_string_length(content),
+                         prompt->most, refusal))
+            return -1;
+    }
+    size_t bytes;
+    char *text = rf_json_dump(conversation, 0, &bytes);
     if (!text) return refuse_memory(refusal);
-    size_t bytes = strlen(text);
-    int64_t n = riffle_chat_tokenize_json(model, text, bytes, NULL, 0);
-    int code = prompt_grow(prompt, n, refusal);
-    if (!code) n = riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, (size_t)n);
+    size_t room = bytes + 4096;
+    int code = prompt_grow(prompt, (int64_t)room, refusal);
+    int64_t n = code ? 0 : riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, room);
+    if (n > (int64_t)room && !(code = prompt_grow(prompt, n, refusal)))
+        n = riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, (size_t)n);
     if (!code && n < 0) code = refuse_last(refusal, n);
     if (!code) prompt->n = (size_t)n;
     free(text);
-    return code;
+    return code ? code : prompt_grow(prompt, 0, refusal);
 }
 
 /* A list of tokens. */
 static int prompt_add_tokens(struct prompt *prompt, const json_t *list, struct refusal *refusal)
 {
+    if (prompt->most && json_array_size(list) > (size_t)prompt->most)
+        return refuse_length("", (int64_t)json_array_size(list), prompt->most, refusal);
     if (prompt_grow(prompt, (int64_t)json_array_size(list), refusal)) return -1;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *token = json_array_get(list, i);

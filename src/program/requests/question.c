@@ -6,38 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "platform/random.h"
 #include "requests/members.h"
 
-/* Refuses members that would change the answer and are not supported: they must not be ignored. */
-static int check_unsupported(const json_t *body, struct refusal *refusal)
+/* Bodies of many small objects would take a hundred times their size. */
+static int check_values(const char *body, size_t bytes, struct refusal *refusal)
 {
-    static const struct {
-        const char *name, *instead;
-    } members[] = {{"functions", "; tools does the same"},
-                   {"function_call", "; tool_choice does the same"},
-                   {"audio", ": answers are texts"},
-                   {"web_search_options", ": this server searches nothing"},
-                   {"dimensions", ": vectors have the model's width"}};
-    const json_t *modalities = member_get(body, "modalities");
-    for (size_t i = 0; i < json_array_size(modalities); i++) {
-        const char *one = json_string_value(json_array_get(modalities, i));
-        if (!one || strcmp(one, "text") != 0)
-            return refuse(refusal, 400, "unsupported_parameter",
-                          "modalities other than text are not supported");
+    size_t n = 0;
+    for (size_t i = 0, is_text = 0; i < bytes; i++) {
+        if (is_text && body[i] == '\\')
+            i++;
+        else if (body[i] == '"')
+            is_text = !is_text;
+        else if (!is_text && (body[i] == '{' || body[i] == '['))
+            n++;
     }
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const json_t *value = member_get(body, members[i].name);
-        int is_off = !value || json_is_false(value) ||
-                     (json_is_number(value) && json_number_value(value) == 0.0) ||
-                     (json_is_string(value) && !json_string_length(value)) ||
-                     (json_is_array(value) && !json_array_size(value)) ||
-                     (json_is_object(value) && !json_object_size(value));
-        if (!is_off)
-            return refuse(refusal, 400, "unsupported_parameter", "%s is not supported%s",
-                          members[i].name, members[i].instead);
-    }
-    return 0;
+    if (n <= MOST_VALUES) return 0;
+    return refuse(refusal, 400, "invalid_value", "the body has more than %d objects and arrays",
+                  MOST_VALUES);
 }
 
 static int take_n(const json_t *body, struct question *question, struct refusal *refusal)
@@ -51,12 +38,18 @@ static int take_n(const json_t *body, struct question *question, struct refusal 
     return 0;
 }
 
+static int compare_biases(const void *a, const void *b)
+{
+    const riffle_logit_bias *left = a, *right = b;
+    return (left->token > right->token) - (left->token < right->token);
+}
+
 int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal)
 {
     json_t *biases = (json_t *)member_get(body, "logit_bias");
     const char *name;
     json_t *value;
-    if (biases && !json_is_object(biases)) return refuse_value(refusal, "logit_bias", "an object");
+    if (biases && !rf_json_is_map(biases)) return refuse_value(refusal, "logit_bias", "an object");
     if (json_object_size(biases) == 0) return 0;
     question->bias = calloc(json_object_size(biases), sizeof *question->bias);
     if (!question->bias) return refuse_memory(refusal);
@@ -64,16 +57,18 @@ int question_take_bias(const json_t *body, struct question *question, struct ref
     {
         char *end;
         long token = strtol(name, &end, 10);
-        double bias = json_number_value(value);
-        if (end == name || *end || token < 0 || token > INT32_MAX || !json_is_number(value) ||
+        double bias = rf_json_to_double(value);
+        if (end == name || *end || token < 0 || token > INT32_MAX ||
+            !rf_json_is_any_number(value) ||
             !(bias >= -RIFFLE_MOST_BIAS && bias <= RIFFLE_MOST_BIAS))
             return refuse_value(refusal, "logit_bias", "tokens with numbers between -100 and 100");
-        for (size_t i = 0; i < question->n_bias; i++) /* "7" and "07" */
-            if (question->bias[i].token == token)
-                return refuse(refusal, 400, "invalid_value", "logit_bias has token %ld twice",
-                              token);
         question->bias[question->n_bias++] = (riffle_logit_bias){(int32_t)token, (float)bias};
     }
+    qsort(question->bias, question->n_bias, sizeof *question->bias, compare_biases);
+    for (size_t i = 1; i < question->n_bias; i++) /* "7" and "07" */
+        if (question->bias[i].token == question->bias[i - 1].token)
+            return refuse(refusal, 400, "invalid_value", "logit_bias has token %d twice",
+                          question->bias[i].token);
     return 0;
 }
 
@@ -82,10 +77,12 @@ static int take_sampling(const json_t *body, struct question *question, struct r
     riffle_sampling *sampling = &question->sampling;
     sampling->seed = rf_random();
     const json_t *seed = member_get(body, "seed");
-    if (seed && !json_is_integer(seed)) return refuse_value(refusal, "seed", "an integer");
-    if (seed) sampling->seed = (uint64_t)json_integer_value(seed);
+    int64_t number;
+    if (seed && !rf_json_to_int64(seed, &number))
+        return refuse_value(refusal, "seed", "an integer of 64 bits");
+    if (seed) sampling->seed = (uint64_t)number;
     if (member_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
-    if (member_float(body, "top_p", 1e-6, 1, &sampling->top_p, refusal)) return -1;
+    if (member_float(body, "top_p", 0, 1, &sampling->top_p, refusal)) return -1;
     if (member_float(body, "min_p", 0, 1, &sampling->min_p, refusal)) return -1;
     if (member_float(body, "frequency_penalty", -2, 2, &sampling->frequency_penalty, refusal))
         return -1;
@@ -98,9 +95,11 @@ static int take_sampling(const json_t *body, struct question *question, struct r
 static int add_stop(const json_t *value, struct question *question, struct refusal *refusal)
 {
     size_t n = question->generate.n_stop;
-    if (!json_is_string(value) || !json_string_length(value) || n == MOST_STOPS)
-        return refuse_value(refusal, "stop", "a text or an array of up to 16 texts");
-    question->stops[n] = strdup(json_string_value(value));
+    const char *text = rf_json_c_string(value);
+    if (!text || !*text || n == MOST_STOPS)
+        return refuse_value(refusal, "stop",
+                            "a text or an array of up to 16 texts, none empty or with a zero byte");
+    question->stops[n] = strdup(text);
     if (!question->stops[n]) return refuse_memory(refusal);
     question->generate.n_stop++;
     return 0;
@@ -121,7 +120,7 @@ int question_limit(const json_t *schema, riffle_grammar_kind kind, struct questi
 {
     if (question->schema)
         return refuse(refusal, 400, "invalid_value", "response_format is beside a tool_choice");
-    question->schema = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    question->schema = schema ? rf_json_dump(schema, 0, NULL) : NULL;
     question->schema_kind = kind;
     return question->schema ? 0 : refuse_memory(refusal);
 }
@@ -129,7 +128,7 @@ int question_limit(const json_t *schema, riffle_grammar_kind kind, struct questi
 int question_take_format(const json_t *body, struct question *question, struct refusal *refusal)
 {
     const json_t *format = member_get(body, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
+    const char *type = rf_json_c_string(json_object_get(format, "type"));
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
     if (type && strcmp(type, "json_object") == 0) {
         json_t *object = json_pack("{s:s}", "type", "object");
@@ -140,19 +139,41 @@ int question_take_format(const json_t *body, struct question *question, struct r
     const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
     if (!type || strcmp(type, "json_schema") != 0)
         return refuse_value(refusal, "response_format.type", "text, json_object or json_schema");
-    if (!json_is_object(schema))
-        return refuse_value(refusal, "response_format.json_schema.schema", "an object");
+    if (!rf_json_is_map(schema) && !json_is_boolean(schema))
+        return refuse_value(refusal, "response_format.json_schema.schema",
+                            "an object, true or false");
     return question_limit(schema, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
+}
+
+static int take_stream_options(const json_t *body, struct question *question,
+                               struct refusal *refusal)
+{
+    json_t *options = (json_t *)member_get(body, "stream_options"), *value;
+    const char *name;
+    int is_obscured = 0; /* padding against listeners, which changes no answer */
+    if (!options) return 0;
+    if (!json_is_object(options)) return refuse_value(refusal, "stream_options", "an object");
+    json_object_foreach(options, name, value)
+    {
+        if (strcmp(name, "include_usage") != 0 && strcmp(name, "include_obfuscation") != 0 &&
+            !json_is_null(value))
+            return refuse(refusal, 400, "unsupported_parameter",
+                          "stream_options.%.100s is not supported", name);
+    }
+    if (member_flag(options, "include_obfuscation", &is_obscured, refusal)) return -1;
+    if (member_flag(options, "include_usage", &question->tells_usage, refusal)) return -1;
+    if (!question->streams && json_object_size(options))
+        return refuse(refusal, 400, "invalid_value", "stream_options is without stream");
+    return 0;
 }
 
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
                          struct refusal *refusal)
 {
-    const json_t *stream_options = member_get(body, "stream_options");
     int32_t *most = &question->generate.max_tokens;
     if (take_n(body, question, refusal)) return -1;
     if (member_flag(body, "stream", &question->streams, refusal)) return -1;
-    if (member_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
+    if (take_stream_options(body, question, refusal)) return -1;
     if (member_int(body, "max_tokens", least_tokens, INT32_MAX, most, refusal)) return -1;
     if (member_int(body, "max_completion_tokens", 1, INT32_MAX, most, refusal)) return -1;
     if (take_sampling(body, question, refusal)) return -1;
@@ -162,33 +183,34 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
 static int take_model(const json_t *body, const char *name, struct refusal *refusal)
 {
     const json_t *model = member_get(body, "model");
-    if (!model || (json_is_string(model) && strcmp(json_string_value(model), name) == 0)) return 0;
-    if (!json_is_string(model)) return refuse_value(refusal, "model", "a text");
+    const char *wanted = rf_json_c_string(model);
+    if (!model || (wanted && strcmp(wanted, name) == 0)) return 0;
+    if (!wanted) return refuse_value(refusal, "model", "a text without zero bytes");
     return refuse(refusal, 404, "model_not_found",
-                  "the model %.100s is not here; this server has %s", json_string_value(model),
-                  name);
+                  "the model %.100s is not here; this server has %s", wanted, name);
 }
 
 static int question_take_all(struct question *question, question_fn *take, const json_t *body,
                              const struct answerer *of, struct refusal *refusal)
 {
-    if (!json_is_object(body)) return refuse_value(refusal, "the body", "a JSON object");
+    if (!rf_json_is_map(body)) return refuse_value(refusal, "the body", "a JSON object");
     if (take_model(body, of->name, refusal)) return -1;
-    if (check_unsupported(body, refusal)) return -1;
     return take(body, of, question, refusal);
 }
 
 int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
                    const struct answerer *of, struct refusal *refusal)
 {
-    json_error_t error;
-    *question = (struct question){.sampling = *of->sampling};
+    struct rf_json_problem problem;
+    *question = (struct question){.sampling = *of->sampling, .n_ctx = of->n_ctx};
     riffle_generate_options_init(&question->generate, sizeof question->generate);
     question->generate.stop = (const char *const *)question->stops;
-    json_t *parsed = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (check_values(body, bytes, refusal)) return -1;
+    json_t *parsed = rf_json_load(body, bytes, NULL, &problem);
+    if (!parsed && problem.is_memory) return refuse_memory(refusal);
     if (!parsed)
-        return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %d, column %d: %s",
-                      error.line, error.column, error.text);
+        return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %zu, column %zu: %s",
+                      problem.line, problem.column, problem.text);
     int code = question_take_all(question, take, parsed, of, refusal);
     json_decref(parsed);
     if (code) question_free(question);

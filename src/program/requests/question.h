@@ -9,24 +9,28 @@
 #include "messages/thoughts.h"
 #include "messages/tools.h"
 
-enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256 };
+enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256, MOST_VALUES = 250000 };
 
 /* The model that answers, and how it writes calls and thoughts. */
 struct answerer {
     riffle_model *model;
     const char *name;
+    int32_t n_ctx;                   /* tokens of the context */
     const riffle_sampling *sampling; /* values that a request leaves open; its seed is not used */
     enum tool_form tool_form;
     const struct thought_form *thoughts;
+    int has_effort; /* the chat template reads reasoning_effort */
 };
 
 struct prompt {
     int32_t *tokens;
     size_t n;
+    int32_t most; /* tokens of the context; 0: unknown */
 };
 
 struct question {
     int streams, tells_usage;
+    int32_t n_ctx;
     struct prompt *prompts; /* [n_prompts]; a chat has one */
     int32_t n_prompts, n;   /* n: answers to each prompt */
     riffle_sampling sampling;

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
+#include "base/json.h"
+#include "platform/memory.h"
+
 char *reply_write(json_t *value, int is_event)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL,
-         *event = NULL;
+    char *text = rf_json_dump(value, 0, NULL), *event = NULL;
     json_decref(value);
     if (!is_event || !text) return text;
     size_t bytes = strlen(text) + sizeof "data: \n\n";
@@ -48,118 +51,231 @@ static json_t *usage_object(const struct reply_usage *usage)
                      (json_int_t)(usage->drafted - usage->accepted));
 }
 
-/* Takes choices and usage (NULL: none). */
-static json_t *reply_frame(const struct reply *reply, int is_piece, json_t *choices, json_t *usage)
+/* ---- writing ---- */
+
+struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error)
+{
+    return (struct rf_writer){.allocator = &rf_system_allocator, .bytes = bytes, .error = error};
+}
+
+void reply_write_json(struct rf_writer *out, json_t *value)
+{
+    if (value)
+        rf_json_put(value, 0, out);
+    else if (!out->code)
+        out->code = rf_fail(out->error, RF_ERR_MEMORY, "out of memory");
+    json_decref(value);
+}
+
+void reply_write_real(struct rf_writer *out, float value)
+{
+    char text[RF_DOUBLE_TEXT];
+    rf_double_write(rf_double_of_float(value), text);
+    rf_write_text(out, text);
+}
+
+char *reply_take(struct rf_bytes *bytes, const struct rf_writer *out)
+{
+    struct rf_error error;
+    char *text = NULL;
+    int code = out->code ? out->code : rf_bytes_append(out->allocator, bytes, "", 1, &error);
+    if (!code) text = malloc(bytes->count);
+    if (text) memcpy(text, bytes->data, bytes->count);
+    rf_bytes_free(out->allocator, bytes);
+    return text;
+}
+
+/* Everything before the choices. */
+static void write_frame(struct rf_writer *out, const struct reply *reply, int is_piece)
 {
     const struct reply_form *form = reply->form;
-    char id[40];
-    snprintf(id, sizeof id, "%s-%016" PRIx64, form->id, reply->id);
-    json_t *made = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id, "object",
-                             is_piece ? form->piece_object : form->object, "created",
-                             (json_int_t)reply->created, "model", reply->model, "choices", choices);
-    if (made && usage) json_object_set_new(made, "usage", usage);
-    return made;
+    char text[200];
+    snprintf(
+        text, sizeof text,
+        "{\"id\":\"%s-%016" PRIx64 "\",\"object\":\"%s\",\"created\":%lld,\"model\":", form->id,
+        reply->id, is_piece ? form->piece_object : form->object, (long long)reply->created);
+    rf_write_text(out, text);
+    reply_write_json(out, json_string(reply->model));
+    rf_write_text(out, ",\"choices\":[");
 }
 
 /* ---- log-probabilities ---- */
 
-static json_t *byte_array(const char *text, size_t n)
+/* The text of a token; its bytes need not be whole characters. */
+struct token_text {
+    char text[256];
+    size_t bytes;
+};
+
+static struct token_text text_of(int64_t bytes, struct token_text text)
 {
-    json_t *bytes = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)text[i]));
+    text.bytes = bytes < 0                           ? 0
+                 : bytes < (int64_t)sizeof text.text ? (size_t)bytes
+                                                     : sizeof text.text;
+    return text;
+}
+
+static struct token_text token_text(const riffle_model *model, int32_t token)
+{
+    struct token_text text;
+    int64_t n =
+        riffle_detokenize(model, &token, 1, RIFFLE_DETOKENIZE_SPECIAL, text.text, sizeof text.text);
+    return text_of(n, text);
+}
+
+void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token)
+{
+    struct token_text text = token_text(model, token);
+    json_t *value = json_stringn(text.text, text.bytes);
+    reply_write_json(out, value ? value : json_string("\xef\xbf\xbd"));
+}
+
+void reply_write_token_bytes(struct rf_writer *out, const riffle_model *model, int32_t token)
+{
+    struct token_text text = token_text(model, token);
+    char number[8];
+    rf_write_text(out, "[");
+    for (size_t i = 0; i < text.bytes; i++) {
+        snprintf(number, sizeof number, "%s%d", i ? "," : "", (unsigned char)text.text[i]);
+        rf_write_text(out, number);
+    }
+    rf_write_text(out, "]");
+}
+
+void reply_write_logprob(struct rf_writer *out, float logprob)
+{
+    /* JSON has no infinity. */
+    reply_write_real(out, logprob < -9999.0f ? -9999.0f : logprob);
+}
+
+static size_t count_characters(const struct token_text *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->bytes; i++) n += ((unsigned char)text->text[i] & 0xc0) != 0x80;
+    return n;
+}
+
+static int add_token(const struct reply_form *form, struct reply_tokens *tokens,
+                     const riffle_model *model, const riffle_logprobs *logprobs, int has_logprob,
+                     const struct token_text *shown)
+{
+    size_t before = reply_tokens_bytes(tokens);
+    int code = form->add_token(tokens, model, logprobs, has_logprob);
+    tokens->n++;
+    tokens->offset += count_characters(shown);
+    tokens->total += reply_tokens_bytes(tokens) - before;
+    return code;
+}
+
+int reply_add_token(const struct reply_form *form, struct reply_tokens *tokens,
+                    const riffle_model *model, const riffle_logprobs *logprobs)
+{
+    struct token_text shown = token_text(model, logprobs->chosen.token);
+    return add_token(form, tokens, model, logprobs, 1, &shown);
+}
+
+int reply_add_prompt_token(const struct reply_form *form, struct reply_tokens *tokens,
+                           const riffle_model *model, const int32_t *ids, size_t n,
+                           const riffle_logprobs *logprobs)
+{
+    const riffle_logprobs none = {.chosen = {ids[n - 1], 0.0f}};
+    struct token_text shown;
+    int64_t bytes = tokens->has_echoed
+                        ? riffle_detokenize(model, ids + n - 1, 1, 0, shown.text, sizeof shown.text)
+                        : riffle_detokenize(model, ids, n, RIFFLE_DETOKENIZE_START, shown.text,
+                                            sizeof shown.text);
+    shown = text_of(bytes, shown);
+    tokens->has_echoed |= shown.bytes > 0;
+    return add_token(form, tokens, model, logprobs ? logprobs : &none, logprobs != NULL, &shown);
+}
+
+size_t reply_tokens_bytes(const struct reply_tokens *tokens)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < REPLY_LISTS; i++) bytes += tokens->lists[i].count;
     return bytes;
 }
 
-/* A token's bytes need not be whole characters. */
-static json_t *token_object(const riffle_model *model, const riffle_logprob *found)
+void reply_tokens_clear(struct reply_tokens *tokens)
 {
-    char text[256];
-    int64_t n =
-        riffle_detokenize(model, &found->token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
-    size_t held = n < 0 ? 0 : n < (int64_t)sizeof text ? (size_t)n : sizeof text;
-    json_t *token = json_stringn(text, held), *bytes = byte_array(text, held);
-    if (!token) token = json_string("\xef\xbf\xbd");
-    /* JSON has no infinity. */
-    double logprob = found->logprob < -9999.0f ? -9999.0 : (double)found->logprob;
-    return json_pack("{s:o, s:f, s:o}", "token", token, "logprob", logprob, "bytes", bytes);
+    for (size_t i = 0; i < REPLY_LISTS; i++) tokens->lists[i].count = 0;
+    tokens->n = 0;
 }
 
-json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs)
+void reply_tokens_free(struct reply_tokens *tokens)
 {
-    json_t *entry = token_object(model, &logprobs->chosen), *top = json_array();
-    for (int32_t i = 0; i < logprobs->n_top; i++)
-        json_array_append_new(top, token_object(model, &logprobs->top[i]));
-    json_object_set_new(entry, "top_logprobs", top);
-    return entry;
-}
-
-json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, size_t n, int begins,
-                           const riffle_logprobs *logprobs)
-{
-    const riffle_logprobs none = {.chosen = {tokens[n - 1], 0.0f}};
-    json_t *entry = reply_token(model, logprobs ? logprobs : &none);
-    char text[256];
-    int64_t bytes =
-        begins ? riffle_detokenize(model, tokens, n, RIFFLE_DETOKENIZE_START, text, sizeof text)
-               : riffle_detokenize(model, tokens + n - 1, 1, 0, text, sizeof text);
-    size_t held = bytes < 0 ? 0 : bytes < (int64_t)sizeof text ? (size_t)bytes : sizeof text;
-    json_object_set_new(entry, "bytes", byte_array(text, held));
-    if (!logprobs) {
-        json_object_set_new(entry, "logprob", json_null());
-        json_object_set_new(entry, "top_logprobs", json_null());
-    }
-    return entry;
-}
-
-size_t reply_token_characters(const json_t *entry)
-{
-    const json_t *bytes = json_object_get(entry, "bytes");
-    size_t n = 0;
-    for (size_t i = 0; i < json_array_size(bytes); i++)
-        n += (json_integer_value(json_array_get(bytes, i)) & 0xc0) != 0x80;
-    return n;
-}
-
-size_t reply_characters(const json_t *tokens)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < json_array_size(tokens); i++)
-        n += reply_token_characters(json_array_get(tokens, i));
-    return n;
+    for (size_t i = 0; i < REPLY_LISTS; i++) rf_bytes_free(&rf_system_allocator, &tokens->lists[i]);
 }
 
 /* ---- answers ---- */
 
-static json_t *reply_choice(const struct reply *reply, const struct reply_part *part, int is_piece)
+static void write_choice(struct rf_writer *out, const struct reply *reply,
+                         const struct reply_part *part, int is_piece)
 {
-    json_t *said = reply->form->say(part, is_piece);
-    if (said)
-        json_object_update_new(said,
-                               json_pack("{s:i, s:o, s:s?}", "index", part->index, "logprobs",
-                                         part->tokens ? reply->form->logprobs(part) : json_null(),
-                                         "finish_reason", part->finish));
-    return said;
+    size_t at = out->bytes->count;
+    char text[64];
+    reply_write_json(out, reply->form->say(part, is_piece));
+    if (out->bytes->count > at) out->bytes->count--; /* the object goes on */
+    snprintf(text, sizeof text, ",\"index\":%d,\"logprobs\":", part->index);
+    rf_write_text(out, text);
+    if (part->tokens)
+        reply->form->write_tokens(out, part->tokens);
+    else
+        rf_write_text(out, "null");
+    rf_write_text(out, ",\"finish_reason\":");
+    reply_write_json(out, part->finish ? json_string(part->finish) : json_null());
+    rf_write_text(out, "}");
 }
 
 char *reply_whole(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
                   const struct reply_usage *usage)
 {
-    json_t *choices = json_array();
-    for (int32_t i = 0; i < n_parts; i++)
-        json_array_append_new(choices, reply_choice(reply, &parts[i], 0));
-    return reply_write(reply_frame(reply, 0, choices, usage_object(usage)), 0);
+    struct rf_bytes bytes = {0};
+    struct rf_error error;
+    struct rf_writer out = reply_writer(&bytes, &error);
+    write_frame(&out, reply, 0);
+    for (int32_t i = 0; i < n_parts; i++) {
+        if (i) rf_write_text(&out, ",");
+        write_choice(&out, reply, &parts[i], 0);
+    }
+    rf_write_text(&out, "],\"usage\":");
+    reply_write_json(&out, usage_object(usage));
+    rf_write_text(&out, "}");
+    return reply_take(&bytes, &out);
+}
+
+/* The end of a piece: where the usage is told at the end, all other pieces say that it is null. */
+static char *end_piece(const struct reply *reply, struct rf_bytes *bytes, struct rf_writer *out,
+                       const struct reply_usage *usage)
+{
+    rf_write_text(out, "]");
+    if (reply->question->tells_usage) {
+        rf_write_text(out, ",\"usage\":");
+        reply_write_json(out, usage ? usage_object(usage) : json_null());
+    }
+    rf_write_text(out, "}\n\n");
+    return reply_take(bytes, out);
 }
 
 char *reply_piece(const struct reply *reply, const struct reply_part *part)
 {
-    return reply_write(reply_frame(reply, 1, json_pack("[o]", reply_choice(reply, part, 1)), NULL),
-                       1);
+    struct rf_bytes bytes = {0};
+    struct rf_error error;
+    struct rf_writer out = reply_writer(&bytes, &error);
+    rf_write_text(&out, "data: ");
+    write_frame(&out, reply, 1);
+    write_choice(&out, reply, part, 1);
+    return end_piece(reply, &bytes, &out, NULL);
 }
 
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage)
 {
-    return reply_write(reply_frame(reply, 1, json_array(), usage_object(usage)), 1);
+    struct rf_bytes bytes = {0};
+    struct rf_error error;
+    struct rf_writer out = reply_writer(&bytes, &error);
+    rf_write_text(&out, "data: ");
+    write_frame(&out, reply, 1);
+    return end_piece(reply, &bytes, &out, usage);
 }
 
 /* ---- refusals ---- */
@@ -168,8 +284,9 @@ static json_t *refusal_object(const struct refusal *refusal)
 {
     const char *type = refusal->status == 429   ? "rate_limit_error"
                        : refusal->status == 401 ? "authentication_error"
-                       : refusal->status >= 500 ? "server_error"
-                                                : "invalid_request_error";
+                       : refusal->status >= 500 && refusal->status <= 503 && refusal->status != 501
+                           ? "server_error"
+                           : "invalid_request_error";
     json_t *text = json_string(refusal->text);
     if (!text) text = json_string("the request has bytes that are not UTF-8");
     return json_pack("{s:{s:o, s:s, s:n, s:s?}}", "error", "message", text, "type", type, "param",

@@ -3,7 +3,23 @@
 #ifndef REQUESTS_REPLY_H
 #define REQUESTS_REPLY_H
 
+#include "base/alloc.h"
+#include "base/error.h"
 #include "requests/question.h"
+
+enum {
+    REPLY_LISTS = 4,
+    REPLY_BYTES = 48 << 20 /* limit of the log-probabilities of one reply */
+};
+
+/* Tokens with log-probabilities, as text already: what the form makes of them. */
+struct reply_tokens {
+    struct rf_bytes lists[REPLY_LISTS]; /* elements with commas between them */
+    size_t n;                           /* tokens in the lists */
+    size_t offset;                      /* characters of the reply's text before the next token */
+    size_t total;                       /* bytes of all lists so far, cleared ones too */
+    int has_echoed;                     /* the text of the prompt's tokens so far is not empty */
+};
 
 /* An answer, or a piece of one. */
 struct reply_part {
@@ -12,14 +28,13 @@ struct reply_part {
     size_t bytes;
     const char *thought; /* the model's, before the text */
     size_t thought_bytes;
-    int is_first;         /* piece of the answer */
-    const char *finish;   /* NULL: more comes */
-    const json_t *tokens; /* reply_token of each, where log-probabilities are wanted; else NULL */
-    size_t offset;        /* characters of a completion before these tokens */
-    const json_t *calls;  /* calls of tools; NULL: none */
-    int32_t n_calls;      /* number of calls before these */
-    const float *vector;  /* vector of an embedding; NULL: none */
-    int32_t width;        /* numbers of the vector */
+    int is_first;                      /* piece of the answer */
+    const char *finish;                /* NULL: more comes */
+    const struct reply_tokens *tokens; /* NULL: no log-probabilities are wanted */
+    const json_t *calls;               /* calls of tools; NULL: none */
+    int32_t n_calls;                   /* number of calls before these */
+    const float *vector;               /* vector of an embedding; NULL: none */
+    int32_t width;                     /* numbers of the vector */
 };
 
 /* Tokens of a request. */
@@ -38,7 +53,11 @@ struct reply_form {
     const char *id;                    /* beginning of ids */
     const char *object, *piece_object; /* the member "object" of a whole reply, of a piece */
     json_t *(*say)(const struct reply_part *part, int is_piece); /* the members with the text */
-    json_t *(*logprobs)(const struct reply_part *part); /* value of "logprobs" for part->tokens */
+    /* Adds a token to the lists. 0, or a code. */
+    int (*add_token)(struct reply_tokens *tokens, const riffle_model *model,
+                     const riffle_logprobs *logprobs, int has_logprob);
+    /* Writes the value of "logprobs". */
+    void (*write_tokens)(struct rf_writer *out, const struct reply_tokens *tokens);
 };
 
 /* The members that all parts of a reply have in common. */
@@ -59,21 +78,31 @@ int reply_can_name(const char *name);
 
 /* "stop" or "length". */
 const char *reply_finish(riffle_finish finish);
-/* A token with its log-probabilities, as "logprobs" of chats has them. For json_decref(). */
-json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs);
-/* The entry of the last of the n tokens that a prompt begins with; "bytes" are the bytes that the
- * prompt's text has of it. begins: the text of those before is empty. logprobs NULL: it is the
- * first token.
- */
-json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, size_t n, int begins,
+/* A token of an answer, and the last of the n tokens that a prompt begins with (logprobs NULL: it
+ * is the first one). 0, or a code. */
+int reply_add_token(const struct reply_form *form, struct reply_tokens *tokens,
+                    const riffle_model *model, const riffle_logprobs *logprobs);
+int reply_add_prompt_token(const struct reply_form *form, struct reply_tokens *tokens,
+                           const riffle_model *model, const int32_t *ids, size_t n,
                            const riffle_logprobs *logprobs);
-/* Characters of such a token, of an array of them. */
-size_t reply_token_characters(const json_t *entry);
-size_t reply_characters(const json_t *tokens);
+size_t reply_tokens_bytes(const struct reply_tokens *tokens);
+void reply_tokens_clear(struct reply_tokens *tokens);
+void reply_tokens_free(struct reply_tokens *tokens);
+
+/* Parts of a text that is being written. reply_take gives the text, for free(), and frees `bytes`;
+ * NULL: something failed. */
+struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error);
+char *reply_take(struct rf_bytes *bytes, const struct rf_writer *out);
+/* Takes the value. */
+void reply_write_json(struct rf_writer *out, json_t *value);
+void reply_write_real(struct rf_writer *out, float value);
+void reply_write_logprob(struct rf_writer *out, float logprob);
+void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token);
+void reply_write_token_bytes(struct rf_writer *out, const riffle_model *model, int32_t token);
 
 char *reply_whole(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
                   const struct reply_usage *usage);
-/* An event with a piece of an answer. */
+/* An event with a piece of an answer; "usage" is null where the last event tells it. */
 char *reply_piece(const struct reply *reply, const struct reply_part *part);
 /* The event with the usage. */
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage);

@@ -4,8 +4,6 @@
 #ifndef SERVE_ENDPOINT_H
 #define SERVE_ENDPOINT_H
 
-#include <microhttpd.h>
-
 #include "requests/reply.h"
 
 struct exchange;
@@ -15,7 +13,7 @@ struct endpoint {
     int is_open; /* needs no key */
 
     /* Sends the reply at once, on the network's thread. NULL: the model is asked, as follows. */
-    enum MHD_Result (*send)(struct exchange *exchange);
+    void (*send)(struct exchange *exchange);
 
     size_t most_body;  /* bytes; larger bodies are refused with 413 */
     question_fn *take; /* reads the body's question */

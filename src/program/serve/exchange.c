@@ -9,8 +9,8 @@
 
 #include "platform/clock.h"
 #include "platform/memory.h"
-#include "serve/clients.h"
 #include "serve/log.h"
+#include "serve/send.h"
 
 static const struct rf_allocator *const allocator = &rf_system_allocator;
 
@@ -20,12 +20,10 @@ struct choice {
     int32_t index;
     int64_t answer;                /* number in the batch; 0: the answer has ended, or not begun */
     struct rf_bytes text, thought; /* not sent yet */
-    json_t *tokens;    /* tokens not sent yet, with log-probabilities; NULL: not wanted */
-    json_t *calls;     /* calls of tools not sent yet */
-    int32_t n_calls;   /* calls that were sent */
-    size_t characters; /* characters of tokens that were sent */
-    size_t n_prompt;   /* tokens of the prompt in `tokens` */
-    int has_echoed;    /* the text of the prompt's tokens so far is not empty */
+    struct reply_tokens tokens;    /* not sent yet, where log-probabilities are wanted */
+    size_t n_prompt;               /* tokens of the prompt that were added to them */
+    json_t *calls;                 /* calls of tools not sent yet */
+    int32_t n_calls;               /* calls that were sent */
     struct thoughts thoughts;
     int divides; /* the answer may begin with thoughts */
     struct tool_reader tools;
@@ -61,14 +59,30 @@ static void choice_begin_thoughts(struct choice *choice)
     choice->divides = 1;
 }
 
+/* Keeps to the limit of all log-probabilities of the reply. */
+static void choice_check_tokens(struct choice *choice, size_t before, int code)
+{
+    struct exchange *exchange = choice->exchange;
+    exchange->token_bytes += choice->tokens.total - before;
+    if (exchange->refusal.status) return;
+    if (code)
+        refuse_memory(&exchange->refusal);
+    else if (exchange->token_bytes > REPLY_BYTES && !exchange->question.streams)
+        refuse(&exchange->refusal, 400, "reply_too_long",
+               "the log-probabilities have more than %d MiB; ask for fewer prompts or top_logprobs",
+               REPLY_BYTES >> 20);
+}
+
 /* Another token of the prompt; NULL: the first one. */
 static void choice_add_prompt_token(struct choice *choice, const riffle_logprobs *logprobs)
 {
-    json_t *entry =
-        reply_prompt_token(choice->exchange->served->model.model, choice_prompt(choice)->tokens,
-                           ++choice->n_prompt, !choice->has_echoed, logprobs);
-    choice->has_echoed |= json_array_size(json_object_get(entry, "bytes")) > 0;
-    json_array_append_new(choice->tokens, entry);
+    const struct exchange *exchange = choice->exchange;
+    size_t before = choice->tokens.total;
+    if (exchange->refusal.status) return;
+    int code =
+        reply_add_prompt_token(exchange->reply.form, &choice->tokens, exchange->served->model.model,
+                               choice_prompt(choice)->tokens, ++choice->n_prompt, logprobs);
+    choice_check_tokens(choice, before, code);
 }
 
 /* The prompt's text comes first. */
@@ -77,7 +91,7 @@ static int choice_echo(struct choice *choice, struct refusal *refusal)
     const struct prompt *prompt = choice_prompt(choice);
     const riffle_model *model = choice->exchange->served->model.model;
     struct rf_error error;
-    if (choice->tokens) choice_add_prompt_token(choice, NULL);
+    if (choice->exchange->question.wants_logprobs) choice_add_prompt_token(choice, NULL);
     int64_t n =
         riffle_detokenize(model, prompt->tokens, prompt->n, RIFFLE_DETOKENIZE_START, NULL, 0);
     if (n == 0) return 0;
@@ -116,7 +130,6 @@ int exchange_begin(struct exchange *exchange)
         struct choice *choice = &exchange->choices[i];
         choice->exchange = exchange;
         choice->index = i;
-        if (question->wants_logprobs) choice->tokens = json_array();
         if (question->tools) choice->calls = json_array();
         tool_reader_begin(&choice->tools, question->tool_form, question->tools);
         choice->tools.most = question->most_calls;
@@ -133,23 +146,14 @@ void exchange_free(struct exchange *exchange)
         rf_bytes_free(allocator, &choice->thought);
         thoughts_free(&choice->thoughts);
         tool_reader_free(&choice->tools);
-        json_decref(choice->tokens);
+        reply_tokens_free(&choice->tokens);
         json_decref(choice->calls);
         free(choice->vector);
     }
     free(exchange->choices);
     question_free(&exchange->question);
     if (exchange->served) atomic_fetch_sub(&exchange->served->users, 1);
-    rf_bytes_free(allocator, &exchange->body);
-    rf_bytes_free(allocator, &exchange->out);
     free(exchange);
-}
-
-static void exchange_wake(struct exchange *exchange)
-{
-    if (!exchange->is_suspended || exchange->is_gone) return;
-    exchange->is_suspended = 0;
-    MHD_resume_connection(exchange->connection);
 }
 
 void exchange_release(struct exchange *exchange)
@@ -167,24 +171,22 @@ void exchange_release(struct exchange *exchange)
         exchange_free(exchange);
         return;
     }
-    client_give(exchange->client, CLIENT_TAKE_SECONDS);
-    exchange_wake(exchange);
+    if (exchange->has_begun)
+        http_stream_end(exchange->request);
+    else if (exchange->refusal.status)
+        send_refusal(exchange, &exchange->refusal);
 }
 
-/* Adds output and frees it. A failure becomes the refusal. */
-static void exchange_put(struct exchange *exchange, char *text)
-{
-    struct rf_error error;
-    if (!text || rf_bytes_append(allocator, &exchange->out, text, strlen(text), &error))
-        refuse_memory(&exchange->refusal);
-    free(text);
-}
-
+/* Sends an event and frees it. A failure becomes the refusal. */
 static void exchange_put_event(struct exchange *exchange, char *event)
 {
-    exchange_put(exchange, event);
-    exchange->has_begun = 1;
-    exchange_wake(exchange);
+    if (!event) refuse_memory(&exchange->refusal);
+    if (event && !exchange->is_gone) {
+        if (!exchange->has_begun) send_stream(exchange);
+        http_stream_add(exchange->request, event, strlen(event));
+        exchange->has_begun = 1;
+    }
+    free(event);
 }
 
 /* ---- what an answer says ---- */
@@ -198,8 +200,8 @@ static struct reply_part choice_part(const struct choice *choice, const char *fi
                                .thought_bytes = choice->thought.count,
                                .is_first = !choice->has_begun,
                                .finish = finish,
-                               .tokens = choice->tokens,
-                               .offset = choice->characters,
+                               .tokens = choice->exchange->question.wants_logprobs ? &choice->tokens
+                                                                                   : NULL,
                                .calls = choice->calls,
                                .n_calls = choice->n_calls,
                                .vector = choice->vector,
@@ -266,9 +268,8 @@ static void choice_send_part(struct choice *choice, const char *finish)
     choice->has_begun = 1;
     choice->text.count = choice->thought.count = 0;
     choice->n_calls += (int32_t)json_array_size(choice->calls);
-    choice->characters += reply_characters(choice->tokens);
     json_array_clear(choice->calls);
-    json_array_clear(choice->tokens);
+    reply_tokens_clear(&choice->tokens);
 }
 
 static void choice_count_time(struct choice *choice)
@@ -298,9 +299,12 @@ static int choice_on_event(void *user, const riffle_event *event)
 static void choice_on_logprobs(void *user, const riffle_logprobs *logprobs)
 {
     struct choice *choice = user;
-    if (choice->exchange->question.only_echoes) return;
-    json_array_append_new(choice->tokens,
-                          reply_token(choice->exchange->served->model.model, logprobs));
+    const struct exchange *exchange = choice->exchange;
+    size_t before = choice->tokens.total;
+    if (exchange->question.only_echoes || exchange->refusal.status) return;
+    int code = reply_add_token(exchange->reply.form, &choice->tokens, exchange->served->model.model,
+                               logprobs);
+    choice_check_tokens(choice, before, code);
 }
 
 static void choice_on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
@@ -343,16 +347,21 @@ static const char *choice_finish(const struct choice *choice)
     return choice->tools.n_calls ? "tool_calls" : reply_finish(choice->finish);
 }
 
-static void exchange_put_whole(struct exchange *exchange)
+static void exchange_send_whole(struct exchange *exchange)
 {
     struct reply_part *parts = calloc((size_t)exchange->n_choices, sizeof *parts);
     for (int32_t i = 0; parts && i < exchange->n_choices; i++)
         parts[i] = choice_part(&exchange->choices[i], choice_finish(&exchange->choices[i]));
-    exchange_put(exchange, parts
-                               ? exchange->reply.form->whole(&exchange->reply, parts,
-                                                             exchange->n_choices, &exchange->usage)
-                               : NULL);
+    char *text = parts ? exchange->reply.form->whole(&exchange->reply, parts, exchange->n_choices,
+                                                     &exchange->usage)
+                       : NULL;
     free(parts);
+    if (!text)
+        refuse_memory(&exchange->refusal);
+    else if (!exchange->is_gone)
+        send_text(exchange, 200, json_media, text);
+    else
+        free(text);
 }
 
 /* All choices have ended. */
@@ -366,7 +375,7 @@ static void exchange_finish(struct exchange *exchange)
             exchange_put_event(exchange, reply_usage(&exchange->reply, &exchange->usage));
         exchange_put_event(exchange, strdup("data: [DONE]\n\n"));
     } else if (!exchange->refusal.status) {
-        exchange_put_whole(exchange);
+        exchange_send_whole(exchange);
     }
     exchange_release(exchange);
 }

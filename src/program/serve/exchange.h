@@ -1,5 +1,6 @@
-/* A request while the batch answers it. The computing thread and the network call these, all under
- * the server's lock but for exchange_free. */
+/* A request while the batch answers it. The computing thread calls these under the server's lock;
+ * a thread that prepares the question calls exchange_begin, and whoever has it last exchange_free,
+ * without. */
 #ifndef SERVE_EXCHANGE_H
 #define SERVE_EXCHANGE_H
 

@@ -1,42 +1,55 @@
-/* Queues responses, adds the headers that all of them have, and counts them by status. It runs on
- * the network's threads. */
+/* Sends replies with the headers that all of them have, and counts them by status. */
 #include "serve/send.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char json_media[] = "application/json";
 
-static void count_reply(struct server *server, unsigned status)
+void send_count(struct server *server, int status)
 {
-    rf_lock_take(&server->lock);
-    if (status < METRICS_STATUSES) server->metrics.replies[status]++;
-    rf_lock_release(&server->lock);
+    if (status >= 0 && status < METRICS_STATUSES)
+        atomic_fetch_add(&server->replies[status], (uint64_t)1);
 }
 
-enum MHD_Result send_response(struct exchange *exchange, unsigned status, const char *type,
-                              struct MHD_Response *response)
+/* The lines of all heads. */
+static void common_lines(char lines[512], int status, const char *more)
 {
-    if (!response) return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", type);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
-    enum MHD_Result result = MHD_queue_response(exchange->connection, status, response);
-    MHD_destroy_response(response);
-    count_reply(exchange->server, status);
-    return result;
+    snprintf(lines, 512, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s%s",
+             status == 401 ? "WWW-Authenticate: Bearer\r\n" : "",
+             status == 429 || status == 503 ? "Retry-After: 1\r\n" : "", more);
 }
 
-enum MHD_Result send_text(struct exchange *exchange, unsigned status, const char *type, char *text)
+void send_bytes(struct exchange *exchange, int status, const char *type, const char *more,
+                const char *text, size_t n)
 {
-    if (!text) return MHD_NO;
-    return send_response(
-        exchange, status, type,
-        MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE));
+    char lines[512];
+    common_lines(lines, status, more);
+    send_count(exchange->server, status);
+    http_reply(exchange->request, status, type, lines, text, n);
 }
 
-enum MHD_Result send_refusal(struct exchange *exchange, const struct refusal *refusal)
+void send_text(struct exchange *exchange, int status, const char *type, char *text)
 {
-    return send_text(exchange, (unsigned)refusal->status, json_media, reply_refusal(refusal));
+    static const char no_memory[] = "{\"error\":{\"message\":\"out of memory\",\"type\":"
+                                    "\"server_error\",\"param\":null,\"code\":null}}";
+    if (text)
+        send_bytes(exchange, status, type, "", text, strlen(text));
+    else
+        send_bytes(exchange, 503, json_media, "", no_memory, sizeof no_memory - 1);
+    free(text);
+}
+
+void send_refusal(struct exchange *exchange, const struct refusal *refusal)
+{
+    send_text(exchange, refusal->status, json_media, reply_refusal(refusal));
+}
+
+void send_stream(struct exchange *exchange)
+{
+    char lines[512];
+    common_lines(lines, 200, "");
+    send_count(exchange->server, 200);
+    http_stream_begin(exchange->request, 200, "text/event-stream; charset=utf-8", lines);
 }

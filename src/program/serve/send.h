@@ -1,5 +1,5 @@
-/* Replies that are known as a whole. Endpoints and the network queue them here, where they are
- * counted and get the headers that all replies have. */
+/* Replies to requests. They are counted here and get the headers that all replies have. Any thread
+ * may call these while the exchange is not gone. */
 #ifndef SERVE_SEND_H
 #define SERVE_SEND_H
 
@@ -7,11 +7,15 @@
 
 extern const char json_media[]; /* "application/json" */
 
-/* Queues the response, which is taken; NULL: out of memory, and the connection is closed. */
-enum MHD_Result send_response(struct exchange *exchange, unsigned status, const char *type,
-                              struct MHD_Response *response);
-/* Sends a text, which is for free(); it may be NULL. */
-enum MHD_Result send_text(struct exchange *exchange, unsigned status, const char *type, char *text);
-enum MHD_Result send_refusal(struct exchange *exchange, const struct refusal *refusal);
+/* Sends n bytes, with further header lines. */
+void send_bytes(struct exchange *exchange, int status, const char *type, const char *more,
+                const char *text, size_t n);
+/* Sends a text, which is for free(); NULL: out of memory. */
+void send_text(struct exchange *exchange, int status, const char *type, char *text);
+void send_refusal(struct exchange *exchange, const struct refusal *refusal);
+/* Begins a stream of events. */
+void send_stream(struct exchange *exchange);
+/* Counts a reply. */
+void send_count(struct server *server, int status);
 
 #endif

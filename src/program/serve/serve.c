@@ -1,5 +1,5 @@
-/* The thread that computes: it brings requests to the batch and runs its passes. Beside it one
- * thread compiles schemas and one reloads the model. */
+/* The thread that computes: it brings requests to the batch and runs its passes. Beside it some
+ * threads prepare questions (JSON, prompts, schemas) and one reloads the model. */
 #include "serve/serve.h"
 
 #include <stdio.h>
@@ -7,18 +7,18 @@
 #include <string.h>
 
 #include "platform/clock.h"
-#include "platform/socket.h"
+#include "platform/memory.h"
 #include "platform/terminal.h"
 #include "platform/threads.h"
-#include "serve/clients.h"
 #include "serve/exchange.h"
 #include "serve/http.h"
 #include "serve/log.h"
 
 enum {
-    IDLE_MS = 100,      /* time between looks at signals */
-    GRACE_SECONDS = 60, /* limit for answers that are under way when the server is stopped */
-    COMPILE_SECONDS = 5 /* limit for one schema */
+    IDLE_MS = 100,       /* time between looks at signals */
+    GRACE_SECONDS = 60,  /* limit for answers that are under way when the server is stopped */
+    COMPILE_SECONDS = 5, /* limit for one schema */
+    PREPARERS = 8        /* questions that are prepared at the same time */
 };
 
 int rf_serve_check(const struct rf_serve_options *options, struct rf_error *error)
@@ -56,7 +56,9 @@ static int open_served(struct server *server, struct served **opened, int *is_to
     batch.session = options->session;
     batch.answers = options->answers;
     batch.kept_bytes = (uint64_t)options->kept_bytes;
+    int32_t n_ctx = 0;
     int code = riffle_batch_open(&served->batch, served->model.model, &batch);
+    if (!code) code = riffle_session_cost(served->model.model, options->session, &n_ctx, NULL);
     if (code) {
         rf_fail(error, code, "%s", riffle_last_error());
         close_served(server, served);
@@ -64,7 +66,9 @@ static int open_served(struct server *server, struct served **opened, int *is_to
     }
     served->answerer = (struct answerer){.model = served->model.model,
                                          .name = options->name,
+                                         .n_ctx = n_ctx,
                                          .sampling = &served->model.sampling,
+                                         .has_effort = template_has_effort(served->model.model),
                                          .tool_form = tools_form(served->model.model),
                                          .thoughts = thought_form_of(served->model.model)};
     if (!served->answerer.thoughts) {
@@ -124,12 +128,12 @@ static void close_old(struct server *server)
     log_event("closed", "{}");
 }
 
-/* ---- schemas ---- */
+/* ---- preparing ---- */
 
-static struct exchange *next_to_compile(const struct server *server)
+static struct exchange *next_to_prepare(const struct server *server)
 {
     struct exchange *exchange = server->exchanges;
-    while (exchange && exchange->state != EXCHANGE_COMPILING) exchange = exchange->next;
+    while (exchange && exchange->state != EXCHANGE_ARRIVED) exchange = exchange->next;
     return exchange;
 }
 
@@ -138,36 +142,64 @@ struct compiling {
     double end;
 };
 
+static int is_unwanted(const struct exchange *exchange)
+{
+    struct server *server = exchange->server;
+    rf_lock_take(&server->lock);
+    int is_unwanted = exchange->is_gone || server->is_ending;
+    rf_lock_release(&server->lock);
+    return is_unwanted;
+}
+
 /* Whether compiling takes too long, or nobody waits for it. */
 static int stops_compiling(void *user)
 {
     const struct compiling *compiling = user;
-    struct server *server = compiling->exchange->server;
-    rf_lock_take(&server->lock);
-    int is_unwanted = compiling->exchange->is_gone || server->is_ending;
-    rf_lock_release(&server->lock);
-    return is_unwanted || rf_clock_seconds() > compiling->end ||
-           rf_peer_is_gone(compiling->exchange->socket);
+    return is_unwanted(compiling->exchange) || rf_clock_seconds() > compiling->end;
 }
 
-/* One schema after the other, so that a slow one holds no request that has none. */
-static void *compile_schemas(void *user)
+/* Reads the body, which the network keeps until the request ends: so the exchange has a copy. */
+static void prepare_question(struct exchange *exchange, struct rf_bytes *body,
+                             struct refusal *refusal)
+{
+    const struct served *served = exchange->served;
+    struct compiling compiling = {exchange, 0.0};
+    int code = question_parse(&exchange->question, exchange->endpoint->take, body->data,
+                              body->count, &served->answerer, refusal);
+    rf_bytes_free(&rf_system_allocator, body);
+    if (code || is_unwanted(exchange)) return;
+    if (exchange_begin(exchange)) {
+        *refusal = exchange->refusal;
+        return;
+    }
+    compiling.end = rf_clock_seconds() + COMPILE_SECONDS;
+    if (exchange->question.schema)
+        question_compile(&exchange->question, served->model.model, stops_compiling, &compiling,
+                         refusal);
+}
+
+/* Each takes one question after the other, so that a slow one holds no other. */
+static void *prepare_questions(void *user)
 {
     struct server *server = user;
     rf_lock_take(&server->lock);
     while (!server->is_over) {
-        struct exchange *exchange = next_to_compile(server);
+        struct exchange *exchange = next_to_prepare(server);
         struct refusal refusal = {0};
+        struct rf_bytes body = {0};
+        struct rf_error error;
         if (!exchange) {
-            rf_condition_wait(&server->to_compile, &server->lock, IDLE_MS);
+            rf_condition_wait(&server->to_prepare, &server->lock, IDLE_MS);
             continue;
         }
-        int is_wanted = !exchange->is_gone && !server->is_ending;
+        exchange->state = EXCHANGE_PREPARING;
+        if (exchange->is_gone || server->is_ending)
+            refuse(&refusal, 503, "stopping", "the server is stopping");
+        else if (rf_bytes_append(&rf_system_allocator, &body, exchange->request->body.data,
+                                 exchange->request->body.count, &error))
+            refuse_memory(&refusal);
         rf_lock_release(&server->lock);
-        struct compiling compiling = {exchange, rf_clock_seconds() + COMPILE_SECONDS};
-        if (is_wanted)
-            question_compile(&exchange->question, exchange->served->model.model, stops_compiling,
-                             &compiling, &refusal);
+        if (!refusal.status) prepare_question(exchange, &body, &refusal);
         rf_lock_take(&server->lock);
         if (refusal.status && server->is_ending)
             refuse(&refusal, 503, "stopping", "the server is stopping");
@@ -188,7 +220,7 @@ static void look_after_requests(struct server *server)
 {
     for (struct exchange *exchange = server->exchanges, *next; exchange; exchange = next) {
         next = exchange->next;
-        int is_gone = exchange->is_gone || rf_peer_is_gone(exchange->socket);
+        int is_gone = exchange->is_gone;
         if (exchange->state == EXCHANGE_ASKED && is_gone) {
             exchange_cancel(exchange);
         } else if (exchange->state == EXCHANGE_WAITING && (is_gone || server->is_ending)) {
@@ -248,7 +280,6 @@ static void compute_answers(struct server *server)
         if (is_idle && !server->n_waiting) rf_condition_wait(&server->news, &server->lock, IDLE_MS);
         look_at_signals(server, now, &end);
         look_after_requests(server);
-        clients_drop_slow(server);
         is_over = server->is_over = server->is_ending && !server->exchanges;
         rf_lock_release(&server->lock);
         is_idle = step_batches(server);
@@ -286,15 +317,16 @@ static int serve_requests(struct server *server, struct rf_error *error)
 
 static int run_threads(struct server *server, struct rf_error *error)
 {
-    pthread_t compiler, reloader;
-    int code = start_thread(server, &compiler, compile_schemas, error);
-    if (code) return code;
-    code = start_thread(server, &reloader, reload_models, error);
+    pthread_t preparers[PREPARERS], reloader;
+    int n = 0, code = 0;
+    while (!code && n < PREPARERS)
+        if (!(code = start_thread(server, &preparers[n], prepare_questions, error))) n++;
+    if (!code) code = start_thread(server, &reloader, reload_models, error);
     if (!code) {
         code = serve_requests(server, error);
         join_thread(server, reloader);
     }
-    join_thread(server, compiler);
+    while (n) join_thread(server, preparers[--n]);
     return code;
 }
 
@@ -310,7 +342,7 @@ int rf_serve(const struct rf_serve_options *options, int *is_told, struct rf_err
     if (code) return code;
     rf_lock_init(&server.lock);
     rf_condition_init(&server.news);
-    rf_condition_init(&server.to_compile);
+    rf_condition_init(&server.to_prepare);
     rf_condition_init(&server.to_reload);
     rf_interrupts_catch(NULL, NULL);
     rf_interrupts_catch_all();
@@ -321,7 +353,7 @@ int rf_serve(const struct rf_serve_options *options, int *is_told, struct rf_err
         close_served(&server, served);
     }
     rf_condition_destroy(&server.to_reload);
-    rf_condition_destroy(&server.to_compile);
+    rf_condition_destroy(&server.to_prepare);
     rf_condition_destroy(&server.news);
     rf_lock_destroy(&server.lock);
     return code;

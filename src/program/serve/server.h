@@ -1,13 +1,13 @@
-/* The state that the threads of the server share: the network's threads, which take requests and
- * send replies, the one that computes, one that compiles schemas and one that reloads the model.
- * Members are under the lock where that is said. */
+/* The state that the threads of the server share: the network's thread, which takes requests and
+ * sends replies, those that prepare questions, the one that computes and one that reloads the
+ * model. Members are under the lock where that is said. */
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
 
-#include <microhttpd.h>
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "http/network.h"
 #include "platform/condition.h"
 #include "serve/endpoint.h"
 #include "serve/metrics.h"
@@ -24,7 +24,8 @@ struct served {
 
 enum exchange_state {
     EXCHANGE_OPEN,      /* the network's alone */
-    EXCHANGE_COMPILING, /* the compiling thread takes it from the server's list */
+    EXCHANGE_ARRIVED,   /* a thread is to take it from the server's list and prepare it */
+    EXCHANGE_PREPARING, /* that thread has it */
     EXCHANGE_WAITING,   /* waits in the list for the batch */
     EXCHANGE_ASKED,     /* still in the list; the batch has it */
     EXCHANGE_ANSWERED   /* the network's alone again */
@@ -33,44 +34,37 @@ enum exchange_state {
 /* A request and its reply. */
 struct exchange {
     struct server *server;
-    struct exchange *next; /* next one in the server's list */
-    struct MHD_Connection *connection;
-    struct client *client;
+    struct exchange *next;           /* next one in the server's list */
+    struct http_request *request;    /* not to be used when the exchange is gone */
     const struct endpoint *endpoint; /* NULL: it was refused */
-    struct rf_bytes body;
-    int is_too_long;       /* the body; its rest is dropped */
-    struct served *served; /* NULL: no question yet */
+    struct served *served;           /* NULL: no question yet */
     struct question question;
     struct reply reply;
 
     /* Guarded by the server's lock: */
     enum exchange_state state;
-    int is_gone;      /* the connection is closed: who has it last frees it */
-    int is_suspended; /* the network waits for output */
-    int socket;
+    int is_gone;            /* the connection is closed: who has it last frees it */
     struct choice *choices; /* [n_choices] */
     int32_t n_choices, n_left, width;
     struct reply_usage usage;
     struct refusal refusal; /* status 0: none */
-    struct rf_bytes out;    /* text, or events */
-    size_t sent;            /* bytes of the events that were sent */
+    size_t token_bytes;     /* of log-probabilities */
     int has_begun;          /* an event is out */
 };
 
 struct server {
     const struct rf_serve_options *options;
-    struct MHD_Daemon *daemon;
+    struct http_network *network;
+    struct http_handler handler;
     int is_local;
     int64_t started;
+    _Atomic uint64_t replies[METRICS_STATUSES]; /* by status */
 
     struct rf_lock lock; /* guards the members below */
-    struct rf_condition news, to_compile, to_reload;
-    struct served *served; /* the newest; only the computing thread takes old ones out */
-    struct client *clients;
-    double next_look;           /* time of the next look at the clients */
-    struct exchange *exchanges; /* compiling, waiting and asked, the oldest first */
-    int32_t n_waiting, n_asked; /* waiting: also compiling */
-    int32_t n_open;             /* requests whose connection has not ended them */
+    struct rf_condition news, to_prepare, to_reload;
+    struct served *served;      /* the newest; only the computing thread takes old ones out */
+    struct exchange *exchanges; /* all that are not answered, the oldest first */
+    int32_t n_waiting, n_asked; /* waiting: also those that are being prepared */
     int is_ending;              /* no new answers */
     int is_over;                /* no answers are left */
     int wants_reload;

@@ -15,6 +15,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "session/cache.h"
 
 static void cancel_session(void *user)
 {
@@ -56,15 +57,6 @@ static int find_model(void *user, const char *name, char *path, size_t cap)
     return engine->explained;
 }
 
-/* Makes the folder of measurements that are kept. NULL if there can be none. */
-static const char *cache_folder(char path[LONGEST_PATH])
-{
-    char base[LONGEST_PATH - 16];
-    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return NULL;
-    snprintf(path, LONGEST_PATH, "%s/riffle", base);
-    return rf_make_folder(path) == 0 ? path : NULL;
-}
-
 /* Sets values from a row of models.tsv, "temp=0.2,top-p=0.9". */
 static void take_listed(riffle_sampling *sampling, const char *listed)
 {
@@ -85,7 +77,7 @@ static void take_listed(riffle_sampling *sampling, const char *listed)
  * of known models; other verbs are greedy. */
 static void choose_sampling(struct engine *engine, const struct cli_options *options)
 {
-    const struct known_model *known = known_model_of(engine->path);
+    const struct known_model *known = engine->known;
     riffle_sampling defaults;
     engine->sampling = options->sampling;
     engine->sampling_source = "the defaults of the library";
@@ -106,10 +98,11 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     char cache[LONGEST_PATH];
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
+    engine->known = known_model_of(engine->path);
     if (options->draft)
         engine->draft.path = model_path(options->draft);
     else if (strcmp(options->chain, "auto") == 0)
-        engine->draft = draft_of(engine->path);
+        engine->draft = draft_of(engine->known);
     if (options->draft && !engine->draft.path) {
         engine_close(engine);
         return CLI_FAILED;
@@ -134,9 +127,9 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.corpus = options->corpus;
     model_options.find_model = find_model;
     model_options.find_user = engine;
-    /* The pace is measured anew each time if there is no folder. */
+    /* Without a folder, the pace is measured and drafts are cast anew each time. */
     if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0)
-        model_options.cache_folder = cache_folder(cache);
+        model_options.cache_folder = cache_make_folder(cache);
 
     double start = rf_clock_seconds();
     int code = riffle_model_open(&engine->model, engine->path, &model_options);
@@ -158,7 +151,7 @@ static void print_machine_note(void)
 {
     riffle_machine machine;
     if (riffle_machine_get(&machine, sizeof machine) == RIFFLE_OK && machine.note[0])
-        fprintf(stderr, "riffle: %s\n", machine.note);
+        inform("riffle: %s", machine.note);
 }
 
 /* Warns if the cores belong to another machine, or are fewer than the requested threads. */
@@ -322,19 +315,34 @@ static uint64_t context_bytes(const struct engine *engine, const struct cli_opti
     return bytes;
 }
 
+const char *engine_type(const riffle_model_info *info, char type[16])
+{
+    const char *name = info->file_type[0] ? info->file_type : info->stored_types;
+    snprintf(type, 16, "%.*s", (int)strcspn(name, " "), name);
+    return type;
+}
+
+/* English words of so many tokens, of which a word takes four thirds, in two digits. */
+static int32_t about_words(int32_t tokens)
+{
+    int32_t words = tokens / 4 * 3, unit = 1;
+    while (words / unit >= 100) unit *= 10;
+    return words / unit * unit;
+}
+
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest)
 {
-    struct buffer name = {0};
-    char full[32];
-    append_name(&name, engine_model_name(engine));
-    inform("%s, weights %s, context %d tokens (%s when full)%s", name.data, engine->info.weights,
-           riffle_session_n_ctx(engine->session), human_bytes(context_bytes(engine, options), full),
-           rest);
-    buffer_free(&name);
+    const riffle_model_info *info = &engine->info;
+    int32_t n_ctx = riffle_session_n_ctx(engine->session);
+    char full[32], count[32], type[16];
+    inform("%s: %s parameters in %s. Room for %d tokens (about %d words), up to %s of memory.%s",
+           engine->known ? engine->known->name : engine_model_name(engine),
+           human_count(info->n_params, count), engine_type(info, type), n_ctx, about_words(n_ctx),
+           human_bytes(context_bytes(engine, options), full), rest);
     if (!options->verbose) return;
     char activations[RF_ACTIVATIONS_TEXT];
-    inform("%s", engine_activations(engine, activations));
+    inform("weights %s, %s", info->weights, engine_activations(engine, activations));
     inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
     if (options->device)
         inform("device %s, %d of %d layers", engine->info.device, engine->info.device_layers,

@@ -12,6 +12,7 @@
 
 struct engine {
     char *path;
+    const struct known_model *known; /* the listed model that the file is; NULL: none */
     riffle_model *model;
     riffle_session *session; /* NULL if only the model was opened */
     riffle_grammar *grammar; /* grammar of --grammar or --json-schema; NULL: none */
@@ -58,8 +59,13 @@ enum { RF_ACTIVATIONS_TEXT = 224 };
 /* "activations in 16 bits", with the reason if there is one. Returns `text`. */
 const char *engine_activations(const struct engine *engine, char text[RF_ACTIVATIONS_TEXT]);
 
-/* Prints "NAME, weights bf16, context 8192 tokens (189 MB when full)" and `rest` on standard error;
- * with --verbose also the activations, the chain and the reasons for both. */
+/* The maker's name of a file's mix of types, else the type that most tensors have: the first word
+ * of "Q4_K 169, F32 141". */
+const char *engine_type(const riffle_model_info *info, char type[16]);
+
+/* Prints "NAME: 135 million parameters in Q4_1. Room for 8192 tokens (about 6100 words), up to 189
+ * MB of memory." and `rest` on standard error; with --verbose also how it computes: the weights,
+ * the activations, the chain and the reasons. */
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest);
 

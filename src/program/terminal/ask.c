@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "output/output.h"
 #include "platform/terminal.h"
 
 int can_ask(void)
@@ -13,7 +14,8 @@ int can_ask(void)
 enum answer ask_yes_no(const char *question, enum answer otherwise)
 {
     char line[256]; /* a terminal gives one line at a time */
-    fprintf(stderr, "%s [%s] ", question, otherwise == ANSWER_YES ? "Y/n" : "y/N");
+    print_name(stderr, question);
+    fprintf(stderr, " [%s] ", otherwise == ANSWER_YES ? "Y/n" : "y/N");
     fflush(stderr);
     int64_t n = rf_stdin_read(line, sizeof line);
     if (n == RF_READ_INTERRUPTED) {

@@ -20,15 +20,14 @@ void completion_offer(struct completion *completion, const char *typed, const ch
     completion->words[completion->count++] = whole.data;
 }
 
-/* Whether a line can hold the name. */
+/* Whether a line can hold the name: neither it nor a list of completions is escaped. */
 static int holds_only_text(const char *name)
 {
+    char shown[RF_UTF8_SHOWN];
     size_t n = strlen(name);
-    if (rf_utf8_valid_prefix(name, n) != n) return 0;
-    for (size_t i = 0, length; i < n; i += length) {
-        length = rf_utf8_length(name + i, n - i);
-        uint32_t c = rf_utf8_decode(name + i, length);
-        if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return 0;
+    for (size_t i = 0, used; i < n; i += used) {
+        size_t length = rf_utf8_show(name + i, n - i, shown, &used);
+        if (length != used || memcmp(shown, name + i, used) != 0) return 0;
     }
     return 1;
 }

@@ -73,6 +73,7 @@ void history_open(struct history *history, const char *path)
     char *file;
     size_t bytes;
     *history = (struct history){.path = cli_copy(path, strlen(path))};
+    if (rf_file_bytes(path) < 0) return; /* a pipe would be waited for */
     if (rf_slurp(path, LONGEST_FILE, &file, &bytes, &error) != RF_OK) return;
     for (char *line = file, *end; line < file + bytes; line = end + 1) {
         end = memchr(line, '\n', (size_t)(file + bytes - line));

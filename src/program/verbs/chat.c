@@ -69,7 +69,7 @@ static int chat_talk(struct chat *chat, struct line_reader *reader)
     chat->options->sampling = chat->engine.sampling;
 
     if (chat->interactive || options->verbose)
-        engine_introduce(&chat->engine, options, "; /help lists commands");
+        engine_introduce(&chat->engine, options, " /help lists commands.");
     if (options->system) conversation_set_system(&chat->conversation, options->system);
 
     /* Fail for a model without a chat template now, not after the first message. */
@@ -78,6 +78,7 @@ static int chat_talk(struct chat *chat, struct line_reader *reader)
     if (status == CLI_OK) {
         chat->thoughts = thought_form_of(chat->engine.model);
         if (!chat->thoughts) cli_no_memory();
+        cli_room = ""; /* chat_explain_full says it first */
         status = chat_converse(chat, reader);
     }
     conversation_free(&chat->conversation);

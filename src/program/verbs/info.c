@@ -47,7 +47,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     const riffle_model_info *info = &engine->info;
     jw_put(json, "path %s name %s arch %s", engine->path, engine_model_name(engine),
            info->architecture);
-    jw_put(json, "container %s stored_types %s", info->container, info->stored_types);
+    jw_put(json, "container %s file_type %s stored_types %s", info->container, info->file_type,
+           info->stored_types);
     jw_put(json, "weights %s weights_note %s weights_reason %s", info->weights, info->weights_note,
            info->weights_reason);
     jw_put(json, "activation_bits %d activations_reason %s device %s", info->activation_bits,
@@ -107,7 +108,8 @@ static void info_print_text(const struct engine *engine, const riffle_machine *m
                info->n_expert_used);
     if (info->experts_note[0]) printf("              %s\n", info->experts_note);
     printf("parameters    %s\n", human_count(info->n_params, a));
-    printf("stored as     %s\n", info->stored_types);
+    printf("stored as     %s%s%s\n", info->file_type, info->file_type[0] ? ": " : "",
+           info->stored_types);
     if (strcmp(info->weights, "stored") == 0)
         printf("computes in   the stored types%s%s%s, %s\n", info->weights_note[0] ? " (" : "",
                info->weights_note, info->weights_note[0] ? ")" : "",

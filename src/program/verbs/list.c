@@ -13,10 +13,13 @@
 #include "output/output.h"
 #include "output/progress.h"
 #include "platform/terminal.h"
+#include "session/engine.h"
 #include "verbs/verbs.h"
 
 /* The facts about one model on the disk. */
 struct facts {
+    const struct known_model
+        *known;          /* the listed model that it is, whatever its name; NULL: none */
     riffle_model *model; /* header of the file; NULL: it cannot be read, or is not there */
     riffle_model_info info;
     char wrong[512];          /* why the header cannot be read; "" */
@@ -69,9 +72,10 @@ static int facts_get(struct facts *facts, const struct model_entry *entry, int v
 {
     int status = CLI_OK;
     *facts = (struct facts){.kept = fetch_kept_bytes(entry->path)};
+    facts->known = entry->known ? entry->known : known_model_of(entry->path);
     enum stamp stamp = stamp_read(entry->path, facts->sha256);
-    if (entry->known && strcmp(entry->known->sha256, facts->sha256) != 0) {
-        memcpy(facts->sha256, entry->known->sha256, sizeof facts->sha256);
+    if (facts->known && strcmp(facts->known->sha256, facts->sha256) != 0) {
+        memcpy(facts->sha256, facts->known->sha256, sizeof facts->sha256);
         stamp = STAMP_NONE;
     }
     facts->verified = stamp == STAMP_HOLDS;
@@ -86,7 +90,7 @@ static int facts_get(struct facts *facts, const struct model_entry *entry, int v
 static void list_write_json(struct json_writer *json, const struct model_entry *entry,
                             const struct facts *facts)
 {
-    const struct known_model *known = entry->known;
+    const struct known_model *known = facts->known;
     int complete = model_is_complete(entry);
     jw_put(json, "{ name %s file %s", entry->name, entry->file);
     jw_string(json, "licence", known ? known->licence : NULL);
@@ -100,6 +104,8 @@ static void list_write_json(struct json_writer *json, const struct model_entry *
     jw_bool(json, "verified", facts->verified);
     jw_string(json, "sha256", facts->sha256[0] ? facts->sha256 : NULL);
     jw_string(json, "arch", facts->model ? facts->info.architecture : NULL);
+    jw_string(json, "file_type",
+              facts->model && facts->info.file_type[0] ? facts->info.file_type : NULL);
     jw_string(json, "stored_types", facts->model ? facts->info.stored_types : NULL);
     if (facts->model)
         jw_put(json, "n_params %" PRIu64, facts->info.n_params);
@@ -107,12 +113,6 @@ static void list_write_json(struct json_writer *json, const struct model_entry *
         jw_string(json, "n_params", NULL);
     jw_string(json, "error", facts->wrong[0] ? facts->wrong : NULL);
     jw_put(json, "}");
-}
-
-/* The type that most tensors have: the first word of "Q4_K 169, F32 141". */
-static void main_type(const char *stored_types, char type[16])
-{
-    snprintf(type, 16, "%.*s", (int)strcspn(stored_types, " "), stored_types);
 }
 
 /* "135M", "1.5B" */
@@ -136,10 +136,10 @@ static void list_print_row(const struct model_entry *entry, const struct facts *
     int n = print_name(stdout, entry->name);
     if (facts->model) {
         short_count(facts->info.n_params, params);
-        main_type(facts->info.stored_types, type);
+        engine_type(&facts->info, type);
     }
     printf("%*s  %8s  %6s  %-6s  %-10s  %s", n < width ? width - n : 0, "", bytes >= 0 ? size : "",
-           params, type, entry->known ? entry->known->licence : "-",
+           params, type, facts->known ? facts->known->licence : "-",
            facts->wrong[0] ? "cannot be read" : facts->state);
     if (entry->bytes < 0 && facts->kept) printf(" at %s", human_bytes(facts->kept, kept));
     printf("%s\n", dim ? "\033[0m" : "");

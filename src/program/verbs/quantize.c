@@ -10,6 +10,7 @@
 #include "output/json.h"
 #include "output/output.h"
 #include "output/progress.h"
+#include "output/wrap.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
@@ -96,7 +97,7 @@ int verb_quantize(const struct cli_options *options)
     else if (code == RIFFLE_OK)
         quantize_print_text(options->out, &before, &after, seconds);
     if (code == RIFFLE_ERR_CANCELLED && options->calibrate)
-        fprintf(stderr, "riffle: %s\n", riffle_last_error());
+        inform("riffle: %s", riffle_last_error());
     for (int i = 0; i < 2; i++) riffle_model_close(models[i]);
     return cli_status(code);
 }

@@ -9,6 +9,7 @@
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
+#include "output/wrap.h"
 #include "platform/folder.h"
 #include "terminal/ask.h"
 #include "verbs/verbs.h"
@@ -91,7 +92,7 @@ static int remove_entry(const struct cli_options *options, const struct model_en
     else if (!code && entry->bytes >= 0)
         code = rf_remove(entry->path, &error);
     if (code) return cli_fail("%s", error.text);
-    fprintf(stderr, "Removed %s, %s are free now\n", entry->name, human_bytes(freed, size));
+    inform("Removed %s, %s are free now", entry->name, human_bytes(freed, size));
     return CLI_OK;
 }
 

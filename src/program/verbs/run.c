@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "chat/conversation.h"
 #include "output/buffer.h"
 #include "output/errors.h"
@@ -131,7 +132,7 @@ static void run_write_answer(struct json_writer *json, const struct engine *engi
     conversation_find_calls(conversation, engine->model);
     const json_t *last = conversation_at(conversation, conversation_count(conversation) - 1);
     jw_string(json, "text", json_string_value(json_object_get(last, "content")));
-    char *calls = json_dumps(json_object_get(last, "tool_calls"), JSON_COMPACT);
+    char *calls = rf_json_dump(json_object_get(last, "tool_calls"), 0, NULL);
     jw_json(json, "tool_calls", calls ? calls : "[]");
     free(calls);
 }

@@ -69,7 +69,7 @@ static void scores_are_log_softmax(struct bench *bench)
     rf_sequence_free(sequence);
 }
 
-/* Reads of up to `stop` blocks. */
+/* Reads of up to `stop` blocks; the first call comes before any. */
 struct stop {
     int32_t calls, stop, done, total;
 };
@@ -79,7 +79,7 @@ static int stop_reading(void *user, int32_t done, int32_t total)
     struct stop *stop = user;
     stop->done = done;
     stop->total = total;
-    return ++stop->calls == stop->stop;
+    return stop->calls++ == stop->stop;
 }
 
 #define CHECK_FAILS(call, code, part) check_fails((call), (code), &failure, (part), __LINE__)
@@ -97,7 +97,7 @@ static void passes_can_be_cancelled(struct bench *bench)
     struct rf_error failure = {.text = ""};
     struct rf_sequence *sequence = sequence_of(bench, N_CTX);
     prefill(bench, sequence, bench->text, 10);
-    for (int32_t blocks = 1; blocks <= 3; blocks++) {
+    for (int32_t blocks = 0; blocks <= 3; blocks++) {
         struct stop stop = {.stop = blocks};
         CHECK_FAILS(rf_sequence_prefill(sequence, bench->view, bench->text + 10, 400, stop_reading,
                                         &stop, &failure),

@@ -2,7 +2,9 @@
  * Streamed pieces have "delta" where whole replies have "message". */
 #include <string.h>
 
+#include "base/json.h"
 #include "messages/messages.h"
+#include "requests/accepted.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
@@ -22,14 +24,19 @@ static int chat_take_logprobs(const json_t *body, struct question *question,
 }
 
 /* Copies the members of the request that templates may read beside the messages. */
-static int tell_template(const json_t *body, json_t *conversation, struct refusal *refusal)
+static int tell_template(const json_t *body, const struct answerer *of, json_t *conversation,
+                         struct refusal *refusal)
 {
     json_t *more = (json_t *)member_get(body, "chat_template_kwargs"),
            *effort = (json_t *)member_get(body, "reasoning_effort");
-    if (more && !json_is_object(more))
+    if (more && !rf_json_is_map(more))
         return refuse_value(refusal, "chat_template_kwargs", "an object");
     if (effort && !json_is_string(effort))
         return refuse_value(refusal, "reasoning_effort", "a text");
+    if (effort && !of->has_effort)
+        return refuse(refusal, 400, "unsupported_parameter",
+                      "reasoning_effort is not supported: the model's chat template does not read "
+                      "it");
     if (effort) json_object_set(conversation, "reasoning_effort", effort);
     json_object_update_missing(conversation, more);
     return 0;
@@ -39,11 +46,15 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
                               struct question *question, struct refusal *refusal)
 {
     const char *opening = question->opening;
+    size_t n = json_array_size(member_get(body, "messages"));
+    if (of->n_ctx && n > (size_t)of->n_ctx)
+        return refuse(refusal, 400, "context_length_exceeded",
+                      "the conversation has %zu messages, n_ctx is %d", n, of->n_ctx);
     if (prompts_make(question, 1, refusal)) return -1;
     json_t *conversation =
         conversation_make(member_get(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
-    int code = tell_template(body, conversation, refusal);
+    int code = tell_template(body, of, conversation, refusal);
     if (!code) code = prompt_add_chat(question->prompts, of->model, conversation, refusal);
     json_decref(conversation);
     if (!code && opening && *opening)
@@ -55,6 +66,7 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
 static int chat_take(const json_t *body, const struct answerer *of, struct question *question,
                      struct refusal *refusal)
 {
+    if (accepted_check(body, ACCEPTED_CHAT, refusal)) return -1;
     if (question_take_answer(body, 1, question, refusal)) return -1;
     if (chat_take_logprobs(body, question, refusal)) return -1;
     if (question_take_bias(body, question, refusal)) return -1;
@@ -105,9 +117,41 @@ static json_t *chat_say(const struct reply_part *part, int is_piece)
                     : json_pack("{s:o}", "message", chat_message(part));
 }
 
-static json_t *chat_logprobs(const struct reply_part *part)
+/* {"token", "logprob", "bytes"}, without its end. */
+static void chat_write_token(struct rf_writer *out, const riffle_model *model,
+                             const riffle_logprob *found)
 {
-    return json_pack("{s:O, s:n}", "content", (json_t *)part->tokens, "refusal");
+    rf_write_text(out, "{\"token\":");
+    reply_write_token_text(out, model, found->token);
+    rf_write_text(out, ",\"logprob\":");
+    reply_write_logprob(out, found->logprob);
+    rf_write_text(out, ",\"bytes\":");
+    reply_write_token_bytes(out, model, found->token);
+}
+
+static int chat_add_token(struct reply_tokens *tokens, const riffle_model *model,
+                          const riffle_logprobs *logprobs, int has_logprob)
+{
+    struct rf_error error;
+    struct rf_writer out = reply_writer(&tokens->lists[0], &error);
+    (void)has_logprob; /* chats do not echo */
+    if (tokens->n) rf_write_text(&out, ",");
+    chat_write_token(&out, model, &logprobs->chosen);
+    rf_write_text(&out, ",\"top_logprobs\":[");
+    for (int32_t i = 0; i < logprobs->n_top; i++) {
+        if (i) rf_write_text(&out, ",");
+        chat_write_token(&out, model, &logprobs->top[i]);
+        rf_write_text(&out, "}");
+    }
+    rf_write_text(&out, "]}");
+    return out.code;
+}
+
+static void chat_write_tokens(struct rf_writer *out, const struct reply_tokens *tokens)
+{
+    rf_write_text(out, "{\"content\":[");
+    rf_write(out, tokens->lists[0].data, tokens->lists[0].count);
+    rf_write_text(out, "],\"refusal\":null}");
 }
 
 static const struct reply_form chat_form = {.whole = reply_whole,
@@ -115,7 +159,8 @@ static const struct reply_form chat_form = {.whole = reply_whole,
                                             .object = "chat.completion",
                                             .piece_object = "chat.completion.chunk",
                                             .say = chat_say,
-                                            .logprobs = chat_logprobs};
+                                            .add_token = chat_add_token,
+                                            .write_tokens = chat_write_tokens};
 
 const struct endpoint endpoint_chat_completions = {"POST", "/v1/chat/completions",
                                                    .most_body = ENDPOINT_BODY, .take = chat_take,

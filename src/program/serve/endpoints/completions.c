@@ -1,7 +1,9 @@
 /* POST /v1/completions: the continuation of a text, or the text for a gap in it. A gap needs a
  * model with tokens for it. */
+#include <stdio.h>
 #include <string.h>
 
+#include "requests/accepted.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
@@ -99,6 +101,7 @@ static int completion_take(const json_t *body, const struct answerer *of, struct
                            struct refusal *refusal)
 {
     question->generate.max_tokens = COMPLETION_TOKENS;
+    if (accepted_check(body, ACCEPTED_COMPLETION, refusal)) return -1;
     if (question_take_answer(body, 0, question, refusal)) return -1;
     if (completion_take_logprobs(body, question, refusal)) return -1;
     if (question_take_bias(body, question, refusal)) return -1;
@@ -115,30 +118,74 @@ static json_t *completion_say(const struct reply_part *part, int is_piece)
     return json_pack("{s:o}", "text", reply_text(part->text, part->bytes));
 }
 
-/* Lists beside each other. */
-static json_t *completion_logprobs(const struct reply_part *part)
+/* Lists beside each other, in the order of this text. */
+static const char *const list_names[REPLY_LISTS] = {"tokens", "token_logprobs", "top_logprobs",
+                                                    "text_offset"};
+
+/* {"token": logprob, ...}; of tokens with the same text, the likeliest. */
+static void completion_write_top(struct rf_writer *out, const riffle_model *model,
+                                 const riffle_logprobs *logprobs)
 {
-    json_t *texts = json_array(), *numbers = json_array(), *tops = json_array(),
-           *offsets = json_array();
-    size_t offset = part->offset;
-    for (size_t i = 0; i < json_array_size(part->tokens); i++) {
-        const json_t *entry = json_array_get(part->tokens, i),
-                     *likely = json_object_get(entry, "top_logprobs");
-        json_t *top = json_is_null(likely) ? json_null() : json_object();
-        for (size_t k = 0; k < json_array_size(likely); k++) {
-            const json_t *one = json_array_get(likely, k);
-            const char *name = json_string_value(json_object_get(one, "token"));
-            if (!json_object_get(top, name))
-                json_object_set(top, name, json_object_get(one, "logprob"));
+    size_t begins[RIFFLE_MOST_LOGPROBS], ends[RIFFLE_MOST_LOGPROBS];
+    int n = 0;
+    rf_write_text(out, "{");
+    for (int32_t i = 0; i < logprobs->n_top && !out->code; i++) {
+        size_t before = out->bytes->count;
+        int is_known = 0;
+        if (n) rf_write_text(out, ",");
+        begins[n] = out->bytes->count;
+        reply_write_token_text(out, model, logprobs->top[i].token);
+        ends[n] = out->bytes->count;
+        for (int k = 0; k < n; k++)
+            is_known |= ends[k] - begins[k] == ends[n] - begins[n] &&
+                        memcmp(out->bytes->data + begins[k], out->bytes->data + begins[n],
+                               ends[n] - begins[n]) == 0;
+        if (is_known) {
+            out->bytes->count = before;
+            continue;
         }
-        json_array_append(texts, json_object_get(entry, "token"));
-        json_array_append(numbers, json_object_get(entry, "logprob"));
-        json_array_append_new(tops, top);
-        json_array_append_new(offsets, json_integer((json_int_t)offset));
-        offset += reply_token_characters(entry);
+        n++;
+        rf_write_text(out, ":");
+        reply_write_logprob(out, logprobs->top[i].logprob);
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", numbers,
-                     "top_logprobs", tops, "text_offset", offsets);
+    rf_write_text(out, "}");
+}
+
+static int completion_add_token(struct reply_tokens *tokens, const riffle_model *model,
+                                const riffle_logprobs *logprobs, int has_logprob)
+{
+    struct rf_error error;
+    struct rf_writer out[REPLY_LISTS];
+    char offset[24];
+    int code = 0;
+    for (int i = 0; i < REPLY_LISTS; i++) {
+        out[i] = reply_writer(&tokens->lists[i], &error);
+        if (tokens->n) rf_write_text(&out[i], ",");
+    }
+    reply_write_token_text(&out[0], model, logprobs->chosen.token);
+    if (has_logprob) {
+        reply_write_logprob(&out[1], logprobs->chosen.logprob);
+        completion_write_top(&out[2], model, logprobs);
+    } else {
+        rf_write_text(&out[1], "null");
+        rf_write_text(&out[2], "null");
+    }
+    snprintf(offset, sizeof offset, "%zu", tokens->offset);
+    rf_write_text(&out[3], offset);
+    for (int i = 0; i < REPLY_LISTS; i++) code = code ? code : out[i].code;
+    return code;
+}
+
+static void completion_write_tokens(struct rf_writer *out, const struct reply_tokens *tokens)
+{
+    for (int i = 0; i < REPLY_LISTS; i++) {
+        rf_write_text(out, i ? ",\"" : "{\"");
+        rf_write_text(out, list_names[i]);
+        rf_write_text(out, "\":[");
+        rf_write(out, tokens->lists[i].data, tokens->lists[i].count);
+        rf_write_text(out, "]");
+    }
+    rf_write_text(out, "}");
 }
 
 static const struct reply_form completion_form = {.whole = reply_whole,
@@ -146,7 +193,8 @@ static const struct reply_form completion_form = {.whole = reply_whole,
                                                   .object = "text_completion",
                                                   .piece_object = "text_completion",
                                                   .say = completion_say,
-                                                  .logprobs = completion_logprobs};
+                                                  .add_token = completion_add_token,
+                                                  .write_tokens = completion_write_tokens};
 
 const struct endpoint endpoint_completions = {"POST", "/v1/completions", .most_body = ENDPOINT_BODY,
                                               .take = completion_take, .form = &completion_form};

@@ -1,7 +1,9 @@
 /* POST /v1/embeddings: the vectors of texts. Nothing is generated or streamed. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "requests/accepted.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "serve/endpoint.h"
@@ -13,6 +15,7 @@ static int embedding_take(const json_t *body, const struct answerer *of, struct 
 {
     const char *format = json_string_value(member_get(body, "encoding_format")),
                *pooling = json_string_value(member_get(body, "pooling"));
+    if (accepted_check(body, ACCEPTED_EMBEDDING, refusal)) return -1;
     if (member_get(body, "encoding_format") &&
         !(format && (strcmp(format, "float") == 0 || strcmp(format, "base64") == 0)))
         return refuse_value(refusal, "encoding_format", "float or base64");
@@ -50,28 +53,41 @@ static json_t *base64_of(const float *vector, int32_t width)
     return value;
 }
 
-static json_t *numbers_of(const float *vector, int32_t width)
+static void write_vector(struct rf_writer *out, const struct reply_part *part, int is_base64)
 {
-    json_t *list = json_array();
-    for (int32_t i = 0; i < width; i++) json_array_append_new(list, json_real((double)vector[i]));
-    return list;
+    if (is_base64) {
+        reply_write_json(out, base64_of(part->vector, part->width));
+        return;
+    }
+    rf_write_text(out, "[");
+    for (int32_t i = 0; i < part->width; i++) {
+        if (i) rf_write_text(out, ",");
+        reply_write_real(out, part->vector[i]);
+    }
+    rf_write_text(out, "]");
 }
 
 static char *embedding_reply(const struct reply *reply, const struct reply_part *parts,
                              int32_t n_parts, const struct reply_usage *usage)
 {
-    int is_base64 = reply->question->wants_base64;
-    json_t *data = json_array();
-    for (int32_t i = 0; i < n_parts; i++)
-        json_array_append_new(
-            data, json_pack("{s:s, s:i, s:o}", "object", "embedding", "index", i, "embedding",
-                            is_base64 ? base64_of(parts[i].vector, parts[i].width)
-                                      : numbers_of(parts[i].vector, parts[i].width)));
-    return reply_write(json_pack("{s:s, s:s, s:o, s:{s:I, s:I}}", "object", "list", "model",
-                                 reply->model, "data", data, "usage", "prompt_tokens",
-                                 (json_int_t)usage->prompt, "total_tokens",
-                                 (json_int_t)usage->prompt),
-                       0);
+    struct rf_bytes bytes = {0};
+    struct rf_error error;
+    struct rf_writer out = reply_writer(&bytes, &error);
+    char text[96];
+    rf_write_text(&out, "{\"object\":\"list\",\"model\":");
+    reply_write_json(&out, json_string(reply->model));
+    rf_write_text(&out, ",\"data\":[");
+    for (int32_t i = 0; i < n_parts; i++) {
+        snprintf(text, sizeof text,
+                 "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i ? "," : "", i);
+        rf_write_text(&out, text);
+        write_vector(&out, &parts[i], reply->question->wants_base64);
+        rf_write_text(&out, "}");
+    }
+    snprintf(text, sizeof text, "],\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}",
+             (long long)usage->prompt, (long long)usage->prompt);
+    rf_write_text(&out, text);
+    return reply_take(&bytes, &out);
 }
 
 static const struct reply_form embedding_form = {.whole = embedding_reply};

@@ -5,13 +5,13 @@
 #include "serve/endpoint.h"
 #include "serve/send.h"
 
-static enum MHD_Result send_health(struct exchange *exchange)
+static void send_health(struct exchange *exchange)
 {
     rf_lock_take(&exchange->server->lock);
     int is_ending = exchange->server->is_ending;
     rf_lock_release(&exchange->server->lock);
-    return send_text(exchange, is_ending ? 503 : 200, json_media,
-                     strdup(is_ending ? "{\"status\":\"stopping\"}" : "{\"status\":\"ok\"}"));
+    send_text(exchange, is_ending ? 503 : 200, json_media,
+              strdup(is_ending ? "{\"status\":\"stopping\"}" : "{\"status\":\"ok\"}"));
 }
 
 const struct endpoint endpoint_health = {"GET", "/health", .is_open = 1, .send = send_health};

@@ -10,11 +10,10 @@ static char *models_reply(const char *name, int64_t created)
                        0);
 }
 
-static enum MHD_Result send_models(struct exchange *exchange)
+static void send_models(struct exchange *exchange)
 {
     const struct server *server = exchange->server;
-    return send_text(exchange, 200, json_media,
-                     models_reply(server->options->name, server->started));
+    send_text(exchange, 200, json_media, models_reply(server->options->name, server->started));
 }
 
 const struct endpoint endpoint_models = {"GET", "/v1/models", .send = send_models};

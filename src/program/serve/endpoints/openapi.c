@@ -6,11 +6,9 @@
 #include "serve/page.h"
 #include "serve/send.h"
 
-static enum MHD_Result send_openapi(struct exchange *exchange)
+static void send_openapi(struct exchange *exchange)
 {
-    return send_response(exchange, 200, json_media,
-                         MHD_create_response_from_buffer(
-                             strlen(serve_openapi), (void *)serve_openapi, MHD_RESPMEM_PERSISTENT));
+    send_bytes(exchange, 200, json_media, "", serve_openapi, strlen(serve_openapi));
 }
 
 const struct endpoint endpoint_openapi = {"GET", "/openapi.json", .is_open = 1,

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Writes test/data/config/transformers.jsonl: config.json files that leave values out or state them in several ways, and
+the values that transformers' classes of configurations and models then have.
+
+    pip install torch transformers==5.24; scripts/make_default_fixtures.py
+
+test/model/test_defaults.c compares them with the reader's. Cases that transformers itself refuses are left out.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+CLASSES = {
+    "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
+    "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2",
+    "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3"}
+GEMMA3 = {"gemma3_text", "gemma3"}
+EIGHT = {"num_hidden_layers": 8}
+SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
+         "num_key_value_heads": 2}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+SHORT, LONG = [1 + i / 8 for i in range(8)], [1.5 + i for i in range(8)]
+LONGROPE = {"rope_type": "longrope", "short_factor": SHORT, "long_factor": LONG}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 512}
+TYPES = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"] * 2
+
+# For every class.
+COMMON = {
+    "silent": {},
+    "windows by the class": EIGHT | {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 3},
+    "windows from the first layer on": EIGHT | {"use_sliding_window": True, "max_window_layers": 0},
+    "windows not wanted": EIGHT | {"use_sliding_window": False, "sliding_window": 64},
+    "windows by layer": EIGHT | {"use_sliding_window": True, "sliding_window": 64, "layer_types": TYPES},
+    "no window": EIGHT | {"use_sliding_window": True, "sliding_window": None},
+    "a period": EIGHT | {"sliding_window": 64, "sliding_window_pattern": 3},
+    "rotation by layer": EIGHT | {"no_rope_layers": [1, 0, 0, 1, 1, 0, 1, 1], "use_sliding_window": True,
+                                  "sliding_window": 32},
+    "rotation by interval": EIGHT | {"no_rope_layer_interval": 3},
+    "biases": SMALL | {"attention_bias": True, "mlp_bias": True, "qkv_bias": True},
+    "no biases": SMALL | {"mlp_bias": False, "qkv_bias": False},
+    "numbers": SMALL | {"rms_norm_eps": 3e-5, "max_position_embeddings": 777, "intermediate_size": 96,
+                        "tie_word_embeddings": True},
+    "heads": {"num_hidden_layers": 2, "hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 3},
+    "not tied": SMALL | {"tie_word_embeddings": False},
+    "factors": SMALL | {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.25,
+                        "logits_scaling": 4.0, "query_pre_attn_scalar": 64, "attn_logit_softcapping": 20.0,
+                        "final_logit_softcapping": None},
+    "experts": SMALL | {"num_experts_per_tok": 3, "norm_topk_prob": True, "moe_intermediate_size": 48,
+                        "shared_expert_intermediate_size": 80},
+    "theta": SMALL | {"rope_theta": 5e5},
+    "theta in rope_scaling": SMALL | {"rope_theta": 5e5, "rope_scaling": {"rope_type": "default", "rope_theta": 2e4}},
+    "theta in rope_parameters": SMALL | {"rope_parameters": {"rope_type": "default", "rope_theta": 3e4}},
+    "an empty rope_scaling": SMALL | {"rope_scaling": {}},
+    "a null rope_scaling": SMALL | {"rope_scaling": None, "rope_theta": 4e4},
+    "linear": SMALL | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "linear, by type": SMALL | {"rope_scaling": {"type": "linear", "factor": 8.0}},
+    "linear, twice": SMALL | {"rope_scaling": {"rope_type": "linear", "factor": 8.0},
+                              "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 7e4}},
+    "yarn": SMALL | {"rope_scaling": YARN},
+    "yarn in rope_parameters": SMALL | {"rope_parameters": YARN | {"rope_theta": 1e5, "truncate": False}},
+    "yarn, original beside": SMALL | {"rope_scaling": YARN, "original_max_position_embeddings": 512},
+    "yarn, no original": SMALL | {"max_position_embeddings": 2048, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+    "yarn, numbers": SMALL | {"rope_scaling": YARN | {"attention_factor": 1.25, "beta_fast": 16.0, "beta_slow": 2.0,
+                                                      "mscale": 1.0, "mscale_all_dim": 0.5}},
+    "llama3": SMALL | {"max_position_embeddings": 4096, "rope_scaling": LLAMA3},
+    "dynamic": SMALL | {"max_position_embeddings": 512, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
+    "longrope": SMALL | {"max_position_embeddings": 8192, "original_max_position_embeddings": 1024,
+                         "rope_scaling": LONGROPE},
+    "longrope, original inside": SMALL | {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {
+        "original_max_position_embeddings": 1024}},
+    "longrope, factor": SMALL | {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {
+        "original_max_position_embeddings": 1024, "factor": 2.0}},
+    "longrope, attention factor": SMALL | {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {
+        "original_max_position_embeddings": 2048, "attention_factor": 1.5}},
+}
+FULL, SLIDING = "full_attention", "sliding_attention"
+SPECIAL = {
+    "gemma3_text": {
+        "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
+            "rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}}},
+        "local yarn": {"rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: YARN}},
+        "local dynamic": {"max_position_embeddings": 256, "rope_parameters": {
+            FULL: YARN, SLIDING: {"rope_type": "dynamic", "factor": 2.0}}},
+        "global dynamic": {"max_position_embeddings": 256, "rope_parameters": {
+            FULL: {"rope_type": "dynamic", "factor": 2.0}, SLIDING: {"rope_type": "llama3"} | LLAMA3}},
+        "global longrope": {"rope_parameters": {FULL: LONGROPE | {"original_max_position_embeddings": 1024},
+                                                SLIDING: {"rope_type": "default"}}},
+        "truncate inside": {"rope_parameters": {FULL: YARN | {"truncate": False}, SLIDING: {"rope_type": "default"}}},
+        "truncate outside": {"rope_parameters": {FULL: YARN, SLIDING: {"rope_type": "default"}, "truncate": False}},
+        "one of two": {"rope_parameters": {FULL: {"rope_type": "linear", "factor": 8.0}}, "rope_local_base_freq": 5e3},
+        "both places": {"rope_theta": 2e6, "rope_local_base_freq": 3e4,
+                        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+                        "rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: {"rope_type": "default"}}},
+        "null": {"rope_parameters": {FULL: None, SLIDING: None}},
+    },
+    "phi3": {
+        "su": {"max_position_embeddings": 8192, "rope_scaling": {
+            "type": "su", "short_factor": SHORT, "long_factor": LONG, "original_max_position_embeddings": 2048}},
+        "yarn means longrope": {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {"rope_type": "yarn"}},
+        "partial": {"partial_rotary_factor": 0.5},
+    },
+    "mixtral": {"num_local_experts": {"num_local_experts": 5}},
+    "gpt_oss": {"num_local_experts": {"num_local_experts": 16, "swiglu_limit": 5.0},
+                "an empty rope_parameters": {"rope_parameters": {}},
+                "original beside": {"original_max_position_embeddings": 2048},
+                "no biases": {"attention_bias": False}},
+    "qwen2_moe": {"num_experts": {"num_experts": 16}},
+    "qwen3_moe": {"num_experts": {"num_experts": 16}},
+}
+
+
+def some(frequencies):
+    """Pairs [index, frequency] of some."""
+    values = frequencies.tolist()
+    return [[i, float(f"{values[i]:.9g}")] for i in sorted({1, len(values) // 2, len(values) - 1})
+            if i < len(values)]
+
+
+def rotation(config, rotary, layer_type):
+    """Numbers of a rotation, and of its other frequencies: of long texts, or with dynamic scaling at a position."""
+    parameters = config.rope_parameters if layer_type is None else config.rope_parameters[layer_type]
+    kind, name = parameters["rope_type"], "" if layer_type is None else f"{layer_type}_"
+    made = {"some": some(getattr(rotary, f"{name}inv_freq")), "magnitude": float(getattr(rotary, f"{name}attention_scaling")),
+            "pairs": len(getattr(rotary, f"{name}inv_freq"))}
+    if kind == "longrope":
+        made["short_text"] = parameters["original_max_position_embeddings"]
+        made["long"] = some(ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=made["short_text"] + 1, layer_type=layer_type)[0])
+    if kind == "dynamic":
+        made["position"] = 2 * config.max_position_embeddings
+        made["there"] = some(ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=made["position"] + 1, layer_type=layer_type)[0])
+    return made
+
+
+def longest(config):
+    parameters = config.rope_parameters.get(FULL, config.rope_parameters)
+    n = config.max_position_embeddings
+    if parameters["rope_type"] == "yarn":
+        n = max(n, int(parameters["factor"] * parameters["original_max_position_embeddings"]))
+    return max(n, int(n * parameters["factor"])) if parameters["rope_type"] == "dynamic" else n
+
+
+def window_of(config, kind, layer):
+    if kind in {"mistral", "mixtral", "qwen3_moe", "phi3"}:
+        return config.sliding_window or 0
+    return getattr(layer.self_attn, "sliding_window", None) or 0
+
+
+def numbers_of(kind, fields):
+    whole = CONFIG_MAPPING[kind].from_dict(json.loads(json.dumps(fields)))
+    config = whole.get_text_config()
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config).model
+    rotary = type(model.rotary_emb)(config)
+    first = model.layers[0].self_attn
+    moe = model.layers[-1].mlp
+    has = lambda module, name: getattr(getattr(module, name, None), "bias", None) is not None
+    kinds = [FULL, SLIDING] if kind in GEMMA3 else [None]
+    windows = [window_of(config, kind, layer) for layer in model.layers]
+    made = {
+        "n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
+        "n_head_kv": config.num_key_value_heads or config.num_attention_heads, "head_dim": first.head_dim,
+        "n_ff": config.intermediate_size, "n_ctx": longest(config), "rms_eps": config.rms_norm_eps,
+        "is_tied": bool(whole.tie_word_embeddings), "qkv_bias": has(first, "q_proj"), "o_bias": has(first, "o_proj"),
+        "ffn_bias": has(model.layers[0].mlp, "gate_proj"), "attention_scale": first.scaling,
+        "embedding_scale": config.embedding_multiplier if kind == "granite" else
+                           config.hidden_size ** 0.5 if "gemma" in kind else 1.0,
+        "residual_scale": config.residual_multiplier if kind == "granite" else 1.0,
+        "logit_scale": 1 / config.logits_scaling if kind == "granite" else 1.0,
+        "attention_cap": getattr(first, "attn_logit_softcapping", None) or 0,
+        "logit_cap": getattr(config, "final_logit_softcapping", None) or 0,
+        "window": max(windows), "layers": "".join(
+            "N" if not getattr(layer.self_attn, "use_rope", 1) and not window else "n" if not getattr(
+                layer.self_attn, "use_rope", 1) else "w" if window else "." for layer, window in zip(model.layers, windows)),
+        "local": "".join(".l"[kind in GEMMA3 and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
+        "rotations": [rotation(config, rotary, t) for t in kinds
+                      if t is None or t in config.layer_types],
+        "n_expert": 0,
+    }
+    if hasattr(moe, "experts"):
+        gate = getattr(moe, "gate", None) or moe.router
+        made |= {"n_expert": getattr(config, "num_local_experts", None) or config.num_experts,
+                 "n_expert_used": config.num_experts_per_tok, "expert_norm": int(getattr(gate, "norm_topk_prob", True)),
+                 "n_ff_expert": config.moe_intermediate_size if "qwen" in kind else config.intermediate_size,
+                 "n_ff_shared": config.shared_expert_intermediate_size if kind == "qwen2_moe" else 0,
+                 "gate_limit": getattr(config, "swiglu_limit", 0), "gate_alpha": getattr(config, "swiglu_alpha", 0)}
+    return made
+
+
+def main():
+    path = pathlib.Path(__file__).resolve().parent.parent / "test" / "data" / "config" / "transformers.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as out:
+        for kind, name in CLASSES.items():
+            special = {n: SMALL | fields for n, fields in SPECIAL.get(kind, {}).items()}
+            common = COMMON
+            if kind == "gemma3":  # differs from gemma3_text in the place of the values alone
+                common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
+            for case, fields in (common | special).items():
+                name_of_class = f"{name}ForConditionalGeneration" if kind == "gemma3" else f"{name}ForCausalLM"
+                if kind in GEMMA3 and fields.get("num_hidden_layers") == 2:
+                    fields = {"sliding_window_pattern": 2} | fields  # a layer with each rotation
+                fields = {"text_config": fields} if kind == "gemma3" else fields
+                fields = {"architectures": [name_of_class], "model_type": kind, **fields}
+                try:
+                    wanted = numbers_of(kind, fields)
+                except Exception as error:
+                    print(f"{kind}, {case}: left out: {type(error).__name__}: {str(error)[:90]!r}", file=sys.stderr)
+                    continue
+                out.write(json.dumps({"name": f"{kind}: {case}", "config": fields, "wanted": wanted},
+                                     separators=(",", ":")) + "\n")
+
+
+main()

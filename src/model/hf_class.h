@@ -1,0 +1,46 @@
+/* The configuration classes of transformers 5.24 whose models run, with the values that they have
+ * where a config.json is silent. test/model/test_defaults.c compares them with the classes'. */
+#ifndef RF_MODEL_HF_CLASS_H
+#define RF_MODEL_HF_CLASS_H
+
+#include "model/hf.h"
+#include "model/source.h"
+
+/* The layers with a window, if there is one. But for the first two kinds a file may list them
+ * (layer_types). */
+enum rf_hf_window {
+    RF_HF_WINDOW_NONE, /* the class does not know windows, whatever the file says */
+    RF_HF_WINDOW_ALL,
+    RF_HF_WINDOW_LATE,       /* those from max_window_layers on */
+    RF_HF_WINDOW_EARLY_EVEN, /* of those before max_window_layers the first, the third, ... */
+    RF_HF_WINDOW_PERIOD,     /* all but the last of each period */
+    RF_HF_WINDOW_NO_ROPE     /* those that are not rotated */
+};
+
+struct rf_hf_class {
+    const char *name, *model_type;
+    enum rf_arch arch;
+    int32_t n_layer, n_embd, n_ff, n_head, n_ctx;
+    int32_t n_head_kv, head_dim; /* 0: as many as heads; n_embd / n_head */
+    double rms_eps;              /* 0: 1e-6 */
+    struct rf_hf_rope rope;
+    double score_cap, logit_cap; /* 0: none */
+    int32_t window;              /* 0: none */
+    int asks_for_window;         /* by use_sliding_window, which is false */
+    enum rf_hf_window windows;
+    int32_t n_window_layers; /* max_window_layers */
+    int reads_period;     /* sliding_window_pattern is the period, not the architecture's alone */
+    int is_tied;          /* tie_word_embeddings */
+    const char *qkv_bias; /* the flag of biases of q, k and v; NULL: the architecture decides */
+    int has_o_bias;       /* that flag is of o's bias, too */
+    int has_bias;         /* the flag is true */
+    int has_mlp_bias;     /* mlp_bias is read; it is false */
+    int has_vision;       /* the text model's parameters are in text_config */
+    int32_t n_expert, n_expert_used;
+    int32_t n_ff_expert, n_ff_shared; /* 0: intermediate_size; none */
+};
+
+/* The class of the file; NULL after a failure. */
+const struct rf_hf_class *rf_hf_find_class(struct rf_hf *hf);
+
+#endif

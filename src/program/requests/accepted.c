@@ -1,0 +1,129 @@
+/* The table of members. What a client asks for either happens or is refused by name; only what
+ * cannot change an answer is ignored. Each endpoint checks its body first. */
+#include "requests/accepted.h"
+
+#include <string.h>
+
+enum {
+    CHAT = ACCEPTED_CHAT,
+    COMPLETION = ACCEPTED_COMPLETION,
+    EMBEDDING = ACCEPTED_EMBEDDING,
+    TEXT = CHAT | COMPLETION,
+    ALL = TEXT | EMBEDDING
+};
+
+/* Members in the order of their names. `acts`: where their readers take them, or where they change
+ * no answer by their meaning. Elsewhere only `usual` is accepted, the value that asks for what
+ * happens anyway (words, with blanks between them). */
+static const struct member_rule {
+    const char *name;
+    int acts;
+    const char *usual;
+    const char *why; /* end of the sentence */
+} rules[] = {
+    {"audio", 0, NULL, ": answers are texts"},
+    {"best_of", COMPLETION, "1", ""},
+    {"cache_prompt", ALL, NULL, ""}, /* prompts are always kept, and answers the same */
+    {"chat_template_kwargs", CHAT, NULL, ": it is for chats"},
+    {"dimensions", 0, NULL, ": vectors have the model's width"},
+    {"echo", COMPLETION, NULL, ": it is for completions"},
+    {"encoding_format", EMBEDDING, "float", ": it is for embeddings"},
+    {"frequency_penalty", TEXT, NULL, ": nothing is generated"},
+    {"function_call", 0, "auto none", "; tool_choice does the same"},
+    {"functions", 0, NULL, "; tools does the same"},
+    {"input", EMBEDDING, NULL, ": it is for embeddings"},
+    {"logit_bias", TEXT, NULL, ": nothing is generated"},
+    {"logprobs", TEXT, NULL, ": nothing is generated"},
+    {"max_completion_tokens", TEXT, NULL, ": nothing is generated"},
+    {"max_tokens", TEXT, NULL, ": nothing is generated"},
+    {"messages", CHAT, NULL, ": it is for chats"},
+    {"metadata", ALL, NULL, ""},
+    {"min_p", TEXT, NULL, ": nothing is generated"},
+    {"modalities", 0, "text", ": answers are texts"},
+    {"model", ALL, NULL, ""},
+    {"n", TEXT, "1", ": nothing is generated"},
+    {"parallel_tool_calls", CHAT, "true", ": it is for chats"},
+    {"pooling", EMBEDDING, NULL, ": it is for embeddings"},
+    {"prediction", ALL, NULL, ""}, /* it may only save time */
+    {"presence_penalty", TEXT, NULL, ": nothing is generated"},
+    {"prompt", COMPLETION, NULL, ": it is for completions"},
+    {"prompt_cache_key", ALL, NULL, ""},
+    {"prompt_cache_retention", ALL, NULL, ""},
+    {"reasoning_effort", CHAT, NULL, ": it is for chats"},
+    {"repeat_penalty", TEXT, "1", ": nothing is generated"},
+    {"response_format", TEXT, NULL, ": nothing is generated"},
+    {"safety_identifier", ALL, NULL, ""},
+    {"seed", TEXT, NULL, ": nothing is generated"},
+    {"service_tier", 0, "auto default", ": there is one"},
+    {"stop", TEXT, NULL, ": nothing is generated"},
+    {"store", 0, NULL, ": nothing is stored"},
+    {"stream", TEXT, NULL, ": vectors come as a whole"},
+    {"stream_options", TEXT, NULL, ": vectors come as a whole"},
+    {"suffix", COMPLETION, NULL, ": it is for completions"},
+    {"temperature", TEXT, NULL, ": nothing is generated"},
+    {"tool_choice", TEXT, "auto none", ": nothing is generated"},
+    {"tools", TEXT, NULL, ": nothing is generated"},
+    {"top_k", TEXT, NULL, ": nothing is generated"},
+    {"top_logprobs", CHAT, NULL, ": it is for chats; completions have logprobs"},
+    {"top_p", TEXT, "1", ": nothing is generated"},
+    {"user", ALL, NULL, ""},
+    {"verbosity", 0, "medium", ": the model decides"},
+    {"web_search_options", 0, NULL, ": this server searches nothing"},
+};
+
+/* 1 if the value asks for nothing. */
+static int is_off(const json_t *value)
+{
+    return json_is_null(value) || json_is_false(value) ||
+           (json_is_number(value) && json_number_value(value) == 0.0) ||
+           (json_is_string(value) && !json_string_length(value)) ||
+           (json_is_array(value) && !json_array_size(value)) ||
+           (json_is_object(value) && !json_object_size(value));
+}
+
+static int is_word_of(const char *word, const char *words)
+{
+    size_t n = strlen(word);
+    for (const char *at = words; *at; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        if (length == n && memcmp(at, word, n) == 0) return 1;
+        at += length;
+    }
+    return 0;
+}
+
+/* 1 if the value, or each of an array, is one of the usual ones. */
+static int is_usual(const json_t *value, const char *usual)
+{
+    if (!usual) return 0;
+    if (json_is_string(value)) return is_word_of(json_string_value(value), usual);
+    if (json_is_true(value)) return is_word_of("true", usual);
+    if (json_is_number(value)) return json_number_value(value) == 1.0 && is_word_of("1", usual);
+    size_t n = json_is_array(value) ? json_array_size(value) : 0, i = 0;
+    while (i < n && json_is_string(json_array_get(value, i)) &&
+           is_usual(json_array_get(value, i), usual))
+        i++;
+    return n > 0 && i == n;
+}
+
+static const struct member_rule *find_rule(const char *name)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (strcmp(rules[i].name, name) == 0) return &rules[i];
+    return NULL;
+}
+
+int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal *refusal)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)body, name, value)
+    {
+        const struct member_rule *rule = find_rule(name);
+        if (is_off(value) || (rule && (rule->acts & (int)endpoint))) continue;
+        if (rule && is_usual(value, rule->usual)) continue;
+        return refuse(refusal, 400, "unsupported_parameter", "%.100s is not supported%s", name,
+                      rule ? rule->why : ": there is no such member");
+    }
+    return 0;
+}

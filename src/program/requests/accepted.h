@@ -1,0 +1,17 @@
+/* The members that requests may have: the table of those that act, that change no answer, and that
+ * are refused. docs/serving.md lists them for users. */
+#ifndef REQUESTS_ACCEPTED_H
+#define REQUESTS_ACCEPTED_H
+
+#include <jansson.h>
+
+#include "messages/refusal.h"
+
+/* The endpoint that a body is for. */
+enum accepted_by { ACCEPTED_CHAT = 1, ACCEPTED_COMPLETION = 2, ACCEPTED_EMBEDDING = 4 };
+
+/* Refuses the first member that neither acts there nor may be ignored. A member that is null, or
+ * that asks for nothing (false, 0, "", [], {}), counts as absent. 0, or -1 with a refusal. */
+int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal *refusal);
+
+#endif
