@@ -1,6 +1,6 @@
 """Renders the conversations below with every template of test/data/text/templates, as transformers does.
 
-Writes conversations.txt: a line of JSON for each conversation; templates/index.txt: the names; and beside every NAME.jinja
+Writes language.txt: the sources of text_language.py and what jinja2 makes of them; conversations.txt: a line of JSON for each conversation; templates/index.txt: the names; and beside every NAME.jinja
 a NAME.chat: "bos" and "eos", then for each conversation, without and with a generation prompt, one of
 
   = BYTES HASH   of the rendering (FNV-1a)
@@ -131,12 +131,18 @@ def tokens_of(name):
 
 
 def render(env, source, conversation, generation, bos, eos):
-    """The rendering, or an exception."""
-    values = dict({"tools": None, "documents": None}, **json.loads(json.dumps(conversation)))
-    try:
-        return env.from_string(source).render(add_generation_prompt=generation, bos_token=bos, eos_token=eos, **values)
-    except Exception as e:  # templates make Python raise anything
-        return e
+    """The rendering, or an exception. Where a template fails with tools or documents that are None, as transformers passes
+    them, Riffle leaves these variables out."""
+    result = None
+    for missing in ({"tools": None, "documents": None}, {}):
+        values = dict(missing, **json.loads(json.dumps(conversation)))
+        values = {k: v for k, v in values.items() if missing or v is not None}
+        try:
+            template = env.from_string(source) if isinstance(source, str) else source
+            return template.render(add_generation_prompt=generation, bos_token=bos, eos_token=eos, **values)
+        except Exception as e:  # templates make Python raise anything
+            result = result or e
+    return result
 
 
 def other_names(functions, name):
@@ -211,8 +217,22 @@ def line_of(env, source, conversation, generation, bos, eos):
     return "= %d %016x" % (len(data), fnv(data))
 
 
+def language(env):
+    """Two lines for each source of text_language.py: it, and "= RENDERING" or "?" where jinja2 refuses."""
+    from text_cases import escape_text
+    from text_language import EXPRESSIONS
+    for source in EXPRESSIONS:
+        try:
+            result = render(env, source, {"messages": [{"role": "user", "content": "hi"}]}, True, "<s>", "</s>")
+        except Exception as e:
+            result = e
+        yield escape_text(source)
+        yield "?" if isinstance(result, Exception) else "= " + escape_text(result)
+
+
 def make(directory):
     from text_cases import escape_text, write
+    write(directory, "language.txt", list(language(environment())))
     write(directory, "conversations.txt", [json.dumps(c, ensure_ascii=False) for c in CONVERSATIONS])
     env = environment()
     folder = os.path.join(directory, "templates")

@@ -73,8 +73,8 @@ static int64_t chat_format(const riffle_model *model, const struct rf_conversati
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "text" : "model");
     struct rf_rendered rendered = {0};
     struct rf_error error;
-    int code =
-        rf_conversation_render(model->engine, given, add_generation_prompt, &rendered, &error);
+    int code = rf_conversation_render(model->engine, given, add_generation_prompt, NULL, &rendered,
+                                      &error);
     size_t bytes = rendered.text.count;
     if (!code && bytes && cap) memcpy(text, rendered.text.data, bytes < cap ? bytes : cap);
     rf_rendered_free(&model->engine->allocator, &rendered);

@@ -7,8 +7,8 @@
 #include "model/reader.h"
 
 static int render_messages(const struct rf_engine *engine, const struct rf_conversation *given,
-                           int add_generation_prompt, struct rf_rendered *rendered,
-                           struct rf_error *error)
+                           int add_generation_prompt, const struct rf_jinja_stop *stop,
+                           struct rf_rendered *rendered, struct rf_error *error)
 {
     const riffle_message *messages = given->messages;
     if (!messages && given->n_messages) return rf_fail(error, RF_ERR_ARGUMENT, "messages is NULL");
@@ -23,36 +23,36 @@ static int render_messages(const struct rf_engine *engine, const struct rf_conve
         copy[i] = (struct rf_chat_message){messages[i].role, messages[i].content};
     }
     if (!code)
-        code = rf_chat_render(engine->chat, copy, given->n_messages, add_generation_prompt,
+        code = rf_chat_render(engine->chat, copy, given->n_messages, add_generation_prompt, stop,
                               &engine->allocator, rendered, error);
     rf_free(&engine->allocator, copy);
     return code;
 }
 
 static int render_json(const struct rf_engine *engine, struct rf_str text,
-                       int add_generation_prompt, struct rf_rendered *rendered,
-                       struct rf_error *error)
+                       int add_generation_prompt, const struct rf_jinja_stop *stop,
+                       struct rf_rendered *rendered, struct rf_error *error)
 {
     struct rf_reading reading = {.path = "the conversation", .error = error};
     struct rf_json *document = rf_json_parse(&reading, NULL, text);
     if (!document) return reading.code;
-    int code = rf_chat_render_json(engine->chat, document, add_generation_prompt,
+    int code = rf_chat_render_json(engine->chat, document, add_generation_prompt, stop,
                                    &engine->allocator, rendered, error);
     rf_json_free(document);
     return code;
 }
 
 int rf_conversation_render(const struct rf_engine *engine, const struct rf_conversation *given,
-                           int add_generation_prompt, struct rf_rendered *rendered,
-                           struct rf_error *error)
+                           int add_generation_prompt, const struct rf_jinja_stop *stop,
+                           struct rf_rendered *rendered, struct rf_error *error)
 {
     if (!engine->chat) {
         *error = engine->chat_error;
         return error->code;
     }
     int code = given->json.data
-                   ? render_json(engine, given->json, add_generation_prompt, rendered, error)
-                   : render_messages(engine, given, add_generation_prompt, rendered, error);
+                   ? render_json(engine, given->json, add_generation_prompt, stop, rendered, error)
+                   : render_messages(engine, given, add_generation_prompt, stop, rendered, error);
     return code ? code : rf_source_check(engine->source, error);
 }
 
@@ -154,7 +154,7 @@ int rf_conversation_tokenize(const struct rf_engine *engine, const struct rf_con
                              struct rf_tokens *tokens, struct rf_error *error)
 {
     struct rf_rendered rendered = {0};
-    int code = rf_conversation_render(engine, given, 1, &rendered, error);
+    int code = rf_conversation_render(engine, given, 1, NULL, &rendered, error);
     if (!code) code = encode_from(engine, &rendered, 0, RF_ENCODE_BOS, tokens, error);
     rf_rendered_free(&engine->allocator, &rendered);
     return code;
@@ -186,18 +186,28 @@ static int plan_prefill(const struct rf_session *session, const struct rf_render
     return 0;
 }
 
+static int is_cancelled(void *user)
+{
+    const struct rf_session *session = user;
+    return atomic_load(&session->cancel);
+}
+
 int64_t rf_conversation_prefill(struct rf_session *session, const struct rf_conversation *given,
                                 struct rf_error *error)
 {
     const struct rf_engine *engine = session->engine;
     struct rf_rendered rendered = {0};
-    struct rf_tokens tokens = {0};
-    int32_t keep = 0;
+    int32_t keep = 0, n_ctx = rf_sequence_n_ctx(session->sequence);
+    struct rf_tokens tokens = {.limit = (size_t)n_ctx};
     size_t first = 0;
-    int code = rf_conversation_render(engine, given, 1, &rendered, error);
+    const struct rf_jinja_stop stop = {is_cancelled, session};
+    atomic_store(&session->cancel, 0);
+    int code = rf_conversation_render(engine, given, 1, &stop, &rendered, error);
     if (!code) code = plan_prefill(session, &rendered, &tokens, &keep, &first, error);
     size_t n = tokens.count - first;
-    int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
+    if (code == RF_ERR_CONTEXT)
+        code = rf_fail(error, code, "the conversation has more than %d tokens, n_ctx is %d", n_ctx,
+                       n_ctx);
     if (!code && (size_t)keep + n > (size_t)n_ctx)
         code = rf_fail(error, RF_ERR_CONTEXT, "the conversation has %zu tokens, n_ctx is %d",
                        (size_t)keep + n, n_ctx);

@@ -14,10 +14,12 @@ struct rf_conversation {
     struct rf_str json;
 };
 
-/* Renders the conversation. The caller frees *rendered, also after a failure. */
+/* Renders the conversation; `stop` may be NULL. The caller frees *rendered, also after a failure.
+ */
 int rf_conversation_render(const struct rf_engine *engine,
                            const struct rf_conversation *conversation, int add_generation_prompt,
-                           struct rf_rendered *rendered, struct rf_error *error);
+                           const struct rf_jinja_stop *stop, struct rf_rendered *rendered,
+                           struct rf_error *error);
 /* The tokens of a conversation up to the assistant's answer. The caller frees *tokens, also after a
  * failure. */
 int rf_conversation_tokenize(const struct rf_engine *engine,

@@ -126,6 +126,7 @@ struct conversation {
     size_t n_messages;
     const struct rf_json *json;
     int add_generation_prompt;
+    const struct rf_jinja_stop *stop;
 };
 
 struct rendering {
@@ -135,6 +136,7 @@ struct rendering {
     struct rf_shown *shown;
     struct rf_error *error;
     size_t n_messages;
+    int names_missing; /* tools and documents that are not given are None, not undefined */
 };
 
 /* 1 if the source has the role as a text of its own. */
@@ -233,11 +235,13 @@ static void set_variables(struct rendering *r, const struct conversation *given)
     const struct rf_json *member;
     rf_jinja_set(r->run, "bos_token", rf_jinja_string(rf_str_of(chat->bos), RF_ORIGIN_TEMPLATE));
     rf_jinja_set(r->run, "eos_token", rf_jinja_string(rf_str_of(chat->eos), RF_ORIGIN_TEMPLATE));
-    rf_jinja_set(r->run, "tools", rf_jinja_none());
-    rf_jinja_set(r->run, "documents", rf_jinja_none());
+    if (r->names_missing) {
+        rf_jinja_set(r->run, "tools", rf_jinja_none());
+        rf_jinja_set(r->run, "documents", rf_jinja_none());
+    }
     rf_jinja_set(r->run, "add_generation_prompt", rf_jinja_bool(given->add_generation_prompt));
     for (void *i = NULL; given->json && rf_json_next(given->json, &i, &key, &member);)
-        if (!rf_str_is(key, "messages"))
+        if (!rf_str_is(key, "messages") && (r->names_missing || !rf_json_is_null(member)))
             rf_jinja_set(r->run, key.data,
                          rf_shown_member(r->shown, r->run, 0, rf_str_of(""), key, member));
     rf_jinja_set(r->run, "messages", r->messages);
@@ -264,6 +268,7 @@ static int render_once(struct rendering *r, const struct conversation *given,
     int64_t now = chat->has_time ? chat->unix_seconds : rf_clock_unix();
     int code = rf_jinja_begin(&r->run, chat->compiled, now, allocator, r->error);
     if (code) return code;
+    if (given->stop) rf_jinja_set_stop(r->run, *given->stop);
     r->n_messages = 0;
     r->messages = rf_jinja_list(r->run);
     code = add_messages(r, given);
@@ -288,18 +293,20 @@ static int check_missing(struct rendering *r, const struct conversation *given,
     return rf_shown_check(r->shown, error);
 }
 
-static int render_conversation(const struct rf_chat_template *chat,
-                               const struct conversation *given,
-                               const struct rf_allocator *allocator, struct rf_rendered *rendered,
-                               struct rf_error *error)
+/* *is_rendered: whether the template itself has not failed. */
+static int render_checked(const struct rf_chat_template *chat, const struct conversation *given,
+                          int names_missing, const struct rf_allocator *allocator,
+                          struct rf_rendered *rendered, int *is_rendered, struct rf_error *error)
 {
     struct rf_jinja_value text;
     struct rf_shown *shown = NULL;
     *rendered = (struct rf_rendered){0};
     int code = rf_shown_new(&shown, allocator, error);
     if (code) return code;
-    struct rendering r = {.chat = chat, .shown = shown, .error = error};
+    struct rendering r = {
+        .chat = chat, .shown = shown, .error = error, .names_missing = names_missing};
     code = render_once(&r, given, allocator, &text);
+    *is_rendered = !code;
     if (!code) code = rf_shown_failed(shown, error);
     if (!code && text.bytes)
         code = rf_bytes_append(allocator, &rendered->text, text.u.data, text.bytes, error);
@@ -313,21 +320,38 @@ static int render_conversation(const struct rf_chat_template *chat,
     return code;
 }
 
+/* Some templates loop over tools without asking whether there are any. */
+static int render_conversation(const struct rf_chat_template *chat,
+                               const struct conversation *given,
+                               const struct rf_allocator *allocator, struct rf_rendered *rendered,
+                               struct rf_error *error)
+{
+    struct rf_error why;
+    int is_rendered = 0;
+    int code = render_checked(chat, given, 1, allocator, rendered, &is_rendered, error);
+    int all = rf_json_get(given->json, "tools") && rf_json_get(given->json, "documents");
+    if (code != RF_ERR_ARGUMENT || all || is_rendered) return code;
+    int code_without = render_checked(chat, given, 0, allocator, rendered, &is_rendered, &why);
+    if (is_rendered) *error = why;
+    return code_without ? code : 0;
+}
+
 int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,
-                   size_t n_messages, int add_generation_prompt,
+                   size_t n_messages, int add_generation_prompt, const struct rf_jinja_stop *stop,
                    const struct rf_allocator *allocator, struct rf_rendered *rendered,
                    struct rf_error *error)
 {
     const struct conversation given = {messages, messages ? n_messages : 0, NULL,
-                                       add_generation_prompt};
+                                       add_generation_prompt, stop};
     return render_conversation(chat, &given, allocator, rendered, error);
 }
 
 int rf_chat_render_json(const struct rf_chat_template *chat, const struct rf_json *conversation,
-                        int add_generation_prompt, const struct rf_allocator *allocator,
-                        struct rf_rendered *rendered, struct rf_error *error)
+                        int add_generation_prompt, const struct rf_jinja_stop *stop,
+                        const struct rf_allocator *allocator, struct rf_rendered *rendered,
+                        struct rf_error *error)
 {
-    const struct conversation given = {NULL, 0, conversation, add_generation_prompt};
+    const struct conversation given = {NULL, 0, conversation, add_generation_prompt, stop};
     return render_conversation(chat, &given, allocator, rendered, error);
 }
 

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/json.h"
+#include "template/jinja.h"
 #include "text/tokenizer.h"
 
 struct rf_chat_message {
@@ -42,21 +43,24 @@ const struct rf_chat_builtin *rf_chat_builtin_at(size_t index);
  * would be lost without a word: a role that the template does not know, a content, calls of tools,
  * the tools, the documents. "developer" is "system" for a template that does not name it, and
  * "function" is "tool". Thoughts of earlier answers are the template's to keep or leave out.
- * `rendered` owns the texts. */
+ * `stop` may be NULL; a rendering that it stops fails with RF_ERR_CANCELLED. Tools and documents
+ * that are not given are None, as transformers passes them; a template that fails with None is
+ * rendered without these variables. `rendered` owns the texts. */
 struct rf_rendered {
     struct rf_bytes text;
     struct rf_segment *segments; /* segments point into text.data */
     size_t n_segments, cap_segments;
 };
 int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,
-                   size_t n_messages, int add_generation_prompt,
+                   size_t n_messages, int add_generation_prompt, const struct rf_jinja_stop *stop,
                    const struct rf_allocator *allocator, struct rf_rendered *rendered,
                    struct rf_error *error);
 /* The same for a JSON object with "messages" as transformers takes them, and maybe "tools",
  * "documents" and other variables of the template. */
 int rf_chat_render_json(const struct rf_chat_template *chat, const struct rf_json *conversation,
-                        int add_generation_prompt, const struct rf_allocator *allocator,
-                        struct rf_rendered *rendered, struct rf_error *error);
+                        int add_generation_prompt, const struct rf_jinja_stop *stop,
+                        const struct rf_allocator *allocator, struct rf_rendered *rendered,
+                        struct rf_error *error);
 void rf_rendered_free(const struct rf_allocator *allocator, struct rf_rendered *rendered);
 
 #endif

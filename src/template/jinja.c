@@ -59,6 +59,11 @@ void rf_jinja_set(struct rf_jinja_run *run, const char *name, value v)
     rf_jinja_insert(run, &run->globals.names, rf_jinja_text(name), v);
 }
 
+void rf_jinja_set_stop(struct rf_jinja_run *run, struct rf_jinja_stop stop)
+{
+    run->stop = stop;
+}
+
 int rf_jinja_render(struct rf_jinja_run *run, value *text)
 {
     struct output out = {0};

@@ -3,7 +3,7 @@
  * raise_exception, strftime_now, an immutable sandbox).
  *
  * Each byte of a rendering knows its origin: 0 for text of the template, else what the caller gave
- * with a string. Rendering is bounded in steps, memory and depth. */
+ * with a string. Rendering is bounded in work, memory and depth. */
 #ifndef RF_TEMPLATE_JINJA_H
 #define RF_TEMPLATE_JINJA_H
 
@@ -24,6 +24,13 @@ int rf_jinja_compile(struct rf_jinja_template **out, const char *source, size_t 
                      const struct rf_allocator *allocator, struct rf_error *error);
 void rf_jinja_free(struct rf_jinja_template *compiled);
 
+/* Asked from time to time while a template renders; non-zero: the rendering fails with
+ * RF_ERR_CANCELLED. */
+struct rf_jinja_stop {
+    int (*asked)(void *user);
+    void *user;
+};
+
 /* A rendering, and the values that it is made of. They live until rf_jinja_end. */
 struct rf_jinja_run;
 
@@ -39,12 +46,14 @@ enum rf_jinja_type {
     RF_JINJA_DICT,
     RF_JINJA_NAMESPACE,
     RF_JINJA_LOOP,
-    RF_JINJA_CALLABLE
+    RF_JINJA_CALLABLE,
+    RF_JINJA_BIG /* `data` and `bytes`: the digits of an integer beyond 64 bits, maybe with '-' */
 };
 
 struct rf_jinja_value {
     uint8_t type;
     uint8_t origin; /* string without `origins`: the origin of all its bytes */
+    uint8_t marked; /* string: HTML, which is not escaped again; tuple: a group of groupby */
     union {
         int64_t integer; /* integer or bool */
         double real;
@@ -54,11 +63,8 @@ struct rf_jinja_value {
         struct rf_jinja_loop *loop;
         const struct rf_jinja_callable *callable;
     } u;
-    size_t bytes; /* string: its length; float: that of `digits` */
-    union {
-        const uint8_t *origins; /* string: one for each byte, or NULL */
-        const char *digits;     /* float that stands for an integer of over 64 bits: its text */
-    };
+    size_t bytes;           /* string: its length */
+    const uint8_t *origins; /* one for each byte, or NULL */
 };
 
 /* strftime_now states the time `now`, in seconds of Unix, in the local zone. */
@@ -84,9 +90,12 @@ struct rf_jinja_value rf_jinja_from_json(struct rf_jinja_run *run, const struct 
 /* Sets a variable of the template. */
 void rf_jinja_set(struct rf_jinja_run *run, const char *name, struct rf_jinja_value value);
 
+/* Has the rendering end early where somebody asks for it. */
+void rf_jinja_set_stop(struct rf_jinja_run *run, struct rf_jinja_stop stop);
+
 /* Renders once. The text is a string that lives until rf_jinja_end. RF_ERR_ARGUMENT with the line
  * when the template raises an exception or does not go with the values, RF_ERR_UNSUPPORTED beyond
- * the bounds. */
+ * the bounds of time and memory. */
 int rf_jinja_render(struct rf_jinja_run *run, struct rf_jinja_value *text);
 
 #endif

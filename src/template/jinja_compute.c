@@ -7,23 +7,39 @@
 static value add_lists(struct rf_jinja_run *run, value a, value b)
 {
     value sum = a.type == RF_JINJA_TUPLE ? rf_jinja_tuple(run) : rf_jinja_list(run);
-    rf_jinja_steps(run, a.u.list->n + b.u.list->n);
-    for (size_t i = 0; i < a.u.list->n; i++) rf_jinja_add(run, sum, a.u.list->items[i]);
-    for (size_t i = 0; i < b.u.list->n; i++) rf_jinja_add(run, sum, b.u.list->items[i]);
+    for (size_t i = 0; i < a.u.list->n && !run->code; i++)
+        rf_jinja_add(run, sum, a.u.list->items[i]);
+    for (size_t i = 0; i < b.u.list->n && !run->code; i++)
+        rf_jinja_add(run, sum, b.u.list->items[i]);
     return sum;
 }
 
 static value repeat_value(struct rf_jinja_run *run, value v, int64_t times)
 {
     struct output out = {0};
-    value list = rf_jinja_list(run);
-    for (int64_t i = 0; i < times && !rf_jinja_steps(run, 1); i++) {
+    value list = v.type == RF_JINJA_TUPLE ? rf_jinja_tuple(run) : rf_jinja_list(run);
+    for (int64_t i = 0; i < times && !rf_jinja_charge(run, RF_JINJA_KEY); i++) {
         if (v.type == RF_JINJA_STRING)
             rf_jinja_write(run, &out, v);
         else
-            list = add_lists(run, list, v);
+            for (size_t k = 0; k < v.u.list->n && !run->code; k++)
+                rf_jinja_add(run, list, v.u.list->items[k]);
     }
-    return v.type == RF_JINJA_STRING ? rf_jinja_written(run, &out) : list;
+    if (v.type != RF_JINJA_STRING) return list;
+    value text = rf_jinja_written(run, &out);
+    text.marked = v.marked;
+    return text;
+}
+
+/* Of HTML and another text, the other is escaped. */
+static value add_texts(struct rf_jinja_run *run, value a, value b)
+{
+    struct output out = {0};
+    rf_jinja_write(run, &out, rf_jinja_beside(run, a, b));
+    rf_jinja_write(run, &out, rf_jinja_beside(run, b, a));
+    value sum = rf_jinja_written(run, &out);
+    sum.marked = a.marked || b.marked;
+    return sum;
 }
 
 static value power(struct rf_jinja_run *run, int64_t base, int64_t exponent)
@@ -87,13 +103,13 @@ value rf_jinja_compute(struct rf_jinja_run *run, enum binary_op op, value a, val
     double x, y;
     int integer_a = rf_jinja_as_integer(a, &i), integer_b = rf_jinja_as_integer(b, &j);
     if (integer_a && integer_b) return compute_integers(run, op, i, j);
-    if (rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return compute_reals(run, op, x, y);
-    if (op == OP_ADD && a.type == RF_JINJA_STRING && b.type == RF_JINJA_STRING) {
-        struct output out = {0};
-        rf_jinja_write(run, &out, a);
-        rf_jinja_write(run, &out, b);
-        return rf_jinja_written(run, &out);
-    }
+    int big = a.type == RF_JINJA_BIG || b.type == RF_JINJA_BIG;
+    int numbers = rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y);
+    if (numbers && big && a.type != RF_JINJA_FLOAT && b.type != RF_JINJA_FLOAT)
+        return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a number is out of range");
+    if (numbers) return compute_reals(run, op, x, y);
+    if (op == OP_ADD && a.type == RF_JINJA_STRING && b.type == RF_JINJA_STRING)
+        return add_texts(run, a, b);
     if (op == OP_ADD && rf_jinja_is_sequence(a) && a.type == b.type) return add_lists(run, a, b);
     if (op == OP_MULTIPLY && integer_b && (a.type == RF_JINJA_STRING || rf_jinja_is_sequence(a)))
         return repeat_value(run, a, j);
@@ -103,7 +119,7 @@ value rf_jinja_compute(struct rf_jinja_run *run, enum binary_op op, value a, val
         struct arguments one = {.positional = &b, .n = 1};
         if (b.type == RF_JINJA_TUPLE)
             one = (struct arguments){.positional = b.u.list->items, .n = b.u.list->n};
-        return rf_jinja_format(run, a, &one);
+        return rf_jinja_percent(run, a, &one);
     }
     if (a.type == RF_JINJA_UNDEFINED || b.type == RF_JINJA_UNDEFINED)
         return rf_jinja_mistyped(run, whats[op], a.type == RF_JINJA_UNDEFINED ? a : b);

@@ -35,7 +35,7 @@ static value name_value(struct rf_str name)
 static value look_up_name(struct rf_jinja_run *run, struct rf_str name)
 {
     for (const struct scope *scope = run->scope; scope; scope = scope->parent) {
-        if (rf_jinja_steps(run, scope->names.n / 32)) break;
+        if (rf_jinja_charge(run, RF_JINJA_KEY * scope->names.n)) break;
         for (size_t i = 0; i < scope->names.n; i++)
             if (rf_str_same(rf_jinja_bytes(scope->names.keys[i]), name))
                 return scope->names.values[i];
@@ -68,6 +68,13 @@ static void assign(struct rf_jinja_run *run, const struct node *target, value v)
 
 /* ---- statements ---- */
 
+/* What a block has rendered is HTML where texts are escaped. */
+static value block_text(const struct rf_jinja_run *run, value text)
+{
+    text.marked = run->escapes != 0;
+    return text;
+}
+
 static value capture(struct rf_jinja_run *run, const struct node *body, struct scope *scope)
 {
     struct output out = {0}, *around = run->output;
@@ -77,7 +84,7 @@ static value capture(struct rf_jinja_run *run, const struct node *body, struct s
     exec_list(run, body);
     run->output = around;
     run->scope = outside;
-    return rf_jinja_written(run, &out);
+    return block_text(run, rf_jinja_written(run, &out));
 }
 
 /* Renders the body of a block and hands it to the block's filters. */
@@ -156,7 +163,23 @@ static void exec_with(struct rf_jinja_run *run, const struct node *node)
     run->scope = outside;
 }
 
+static void exec_autoescape(struct rf_jinja_run *run, const struct node *node)
+{
+    int around = run->escapes;
+    run->escapes = rf_jinja_truth(eval(run, node->a));
+    struct scope *outside = run->scope;
+    run->scope = open_scope(run, outside);
+    exec_list(run, node->body);
+    run->scope = outside;
+    run->escapes = around;
+}
+
 static value eval_call(struct rf_jinja_run *run, const struct node *node, value caller);
+
+static void print(struct rf_jinja_run *run, value v)
+{
+    rf_jinja_write_str(run, run->output, run->escapes ? rf_jinja_escape(run, v) : v);
+}
 
 void rf_jinja_exec(struct rf_jinja_run *run, const struct node *node)
 {
@@ -164,21 +187,26 @@ void rf_jinja_exec(struct rf_jinja_run *run, const struct node *node)
     run->line = node->line;
     switch (node->kind) {
     case NODE_DATA: rf_jinja_write(run, run->output, rf_jinja_string(node->text, 0)); break;
-    case NODE_PRINT: rf_jinja_write_str(run, run->output, eval(run, node->a)); break;
+    case NODE_PRINT: print(run, eval(run, node->a)); break;
     case NODE_IF: exec_if(run, node); break;
     case NODE_FOR: run_loop(run, node, eval(run, node->b), 0); break;
     case NODE_SET: assign(run, node->a, eval(run, node->b)); break;
     case NODE_SET_BLOCK: assign(run, node->a, filtered(run, node)); break;
-    case NODE_FILTER_BLOCK: rf_jinja_write_str(run, run->output, filtered(run, node)); break;
+    case NODE_FILTER_BLOCK: print(run, filtered(run, node)); break;
     case NODE_MACRO:
         rf_jinja_insert(run, &run->scope->names, name_value(node->text), macro_value(run, node));
         break;
-    case NODE_CALL_BLOCK:
-        rf_jinja_write_str(run, run->output, eval_call(run, node->a, macro_value(run, node->b)));
-        break;
+    case NODE_CALL_BLOCK: print(run, eval_call(run, node->a, macro_value(run, node->b))); break;
     case NODE_WITH: exec_with(run, node); break;
     case NODE_SCOPE:
         run->scope = open_scope(run, outside);
+        if (!run->top) run->top = run->scope;
+        exec_list(run, node->body);
+        run->scope = outside;
+        break;
+    case NODE_AUTOESCAPE: exec_autoescape(run, node); break;
+    case NODE_BLOCK:
+        run->scope = open_scope(run, node->flag ? outside : run->top);
         exec_list(run, node->body);
         run->scope = outside;
         break;
@@ -262,11 +290,11 @@ static void bind_rest(struct rf_jinja_run *run, struct scope *scope, const struc
     size_t n = 0;
     value rest = rf_jinja_tuple(run), others = rf_jinja_dict(run);
     for (const struct node *one = parameters; one; one = one->next) n++;
-    for (; n < arguments->n; n++) rf_jinja_add(run, rest, arguments->positional[n]);
+    for (; n < arguments->n && !run->code; n++) rf_jinja_add(run, rest, arguments->positional[n]);
     for (size_t i = 0; i < arguments->n_named && !run->code; i++) {
         const struct node *one = parameters;
         while (one && !rf_str_same(one->text, arguments->names[i])) one = one->next;
-        if (!one)
+        if (!one && !rf_str_is(arguments->names[i], "caller"))
             rf_jinja_insert(run, others.u.dict, name_value(arguments->names[i]),
                             arguments->named[i]);
     }
@@ -289,7 +317,7 @@ static value call_macro(struct rf_jinja_run *run, const struct rf_jinja_callable
     value caller = rf_jinja_argument(arguments, SIZE_MAX, "caller", rf_jinja_none());
     if (caller.type == RF_JINJA_CALLABLE)
         rf_jinja_insert(run, &scope->names, rf_jinja_text("caller"), caller);
-    if (arguments->n > place || arguments->n_named)
+    if (callable->macro->flag && !run->code)
         bind_rest(run, scope, callable->macro->children, arguments);
     return capture(run, callable->macro->body, scope);
 }
@@ -306,7 +334,7 @@ static value call_loop(struct rf_jinja_run *run, const struct rf_jinja_loop *loo
     run_loop(run, loop->node, arguments->positional[0], loop->depth + 1);
     run->output = around;
     run->scope = outside;
-    return rf_jinja_written(run, &out);
+    return block_text(run, rf_jinja_written(run, &out));
 }
 
 static value call_value(struct rf_jinja_run *run, value callee, const struct arguments *arguments)
@@ -319,7 +347,7 @@ static value call_value(struct rf_jinja_run *run, value callee, const struct arg
     else if (callee.type != RF_JINJA_CALLABLE)
         rf_jinja_mistyped(run, "call", callee);
     else if (callee.u.callable->builtin)
-        result = callee.u.callable->builtin->call(run, callee.u.callable->self, arguments);
+        result = rf_jinja_call(run, callee.u.callable->builtin, callee.u.callable->self, arguments);
     else
         result = call_macro(run, callee.u.callable, arguments);
     run->depth--;
@@ -370,7 +398,7 @@ static value slice_string(struct rf_jinja_run *run, value object, int64_t from, 
 {
     struct rf_str text = rf_jinja_bytes(object);
     size_t begin = 0, end;
-    rf_jinja_steps(run, text.bytes / 64);
+    rf_jinja_charge(run, text.bytes * RF_JINJA_KEY);
     for (int64_t i = 0; i < from && begin < text.bytes; i++) begin += rf_jinja_char(text, begin);
     end = begin;
     for (int64_t i = from; i < to && end < text.bytes; i++) end += rf_jinja_char(text, end);
@@ -393,12 +421,15 @@ static value eval_slice(struct rf_jinja_run *run, const struct node *node)
     if (object.type == RF_JINJA_STRING && by == 1) return slice_string(run, object, from, to);
     struct rf_jinja_list *items = rf_jinja_iterate(run, object);
     value list = object.type == RF_JINJA_TUPLE ? rf_jinja_tuple(run) : rf_jinja_list(run);
-    for (int64_t i = from; items && (by > 0 ? i < to : i > to) && !rf_jinja_steps(run, 1);) {
+    for (int64_t i = from; items && (by > 0 ? i < to : i > to) && !run->code;) {
         rf_jinja_add(run, list, items->items[i]);
         if (by > n || by < -n) break;
         i += by;
     }
-    return object.type == RF_JINJA_STRING ? rf_jinja_join(run, rf_jinja_text(""), list) : list;
+    if (object.type != RF_JINJA_STRING) return list;
+    value joined = rf_jinja_join(run, rf_jinja_text(""), list);
+    joined.marked = object.marked;
+    return joined;
 }
 
 /* ---- expressions ---- */
@@ -425,11 +456,24 @@ static value eval_logic(struct rf_jinja_run *run, const struct node *node)
     return v;
 }
 
+static value negative_big(struct rf_jinja_run *run, value v)
+{
+    int negative = *v.u.data == '-';
+    char *text = rf_jinja_take(run, v.bytes + 2, 1);
+    if (!text) return (value){0};
+    *text = '-';
+    memcpy(text + !negative, v.u.data + negative, v.bytes - (size_t)negative);
+    v.bytes = strlen(text);
+    v.u.data = text;
+    return v;
+}
+
 static value eval_sign(struct rf_jinja_run *run, const struct node *node)
 {
     value v = eval(run, node->a);
     double real;
     if (!rf_jinja_as_number(v, &real)) return rf_jinja_mistyped(run, "negate", v);
+    if (v.type == RF_JINJA_BIG) return node->kind == NODE_NEGATIVE ? negative_big(run, v) : v;
     if (v.type != RF_JINJA_FLOAT)
         return rf_jinja_compute(run, node->kind == NODE_NEGATIVE ? OP_SUBTRACT : OP_ADD,
                                 rf_jinja_integer(0), v);
@@ -457,9 +501,20 @@ static value eval_dict(struct rf_jinja_run *run, const struct node *node)
 static value eval_concat(struct rf_jinja_run *run, const struct node *node)
 {
     struct output out = {0};
-    for (const struct node *one = node->children; one && !run->code; one = one->next)
-        rf_jinja_write_str(run, &out, eval(run, one));
-    return rf_jinja_written(run, &out);
+    int html = 0;
+    value list = rf_jinja_list(run);
+    for (const struct node *one = node->children; one && !run->code; one = one->next) {
+        value v = eval(run, one);
+        html |= run->escapes && v.type == RF_JINJA_STRING && v.marked;
+        rf_jinja_add(run, list, v);
+    }
+    for (size_t i = 0; !run->code && i < list.u.list->n; i++) {
+        value v = list.u.list->items[i];
+        rf_jinja_write_str(run, &out, html ? rf_jinja_escape(run, v) : v);
+    }
+    value text = rf_jinja_written(run, &out);
+    text.marked = html != 0;
+    return text;
 }
 
 static value eval_builtin(struct rf_jinja_run *run, const struct node *node)
@@ -468,7 +523,11 @@ static value eval_builtin(struct rf_jinja_run *run, const struct node *node)
     value subject = eval(run, node->a);
     eval_arguments(run, node->arguments, &arguments);
     run->line = node->line;
-    return run->code ? (value){0} : node->builtin->call(run, subject, &arguments);
+    if (!node->builtin)
+        return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "the %s %.*s is not known",
+                             node->kind == NODE_TEST ? "test" : "filter", rf_shown(node->text),
+                             node->text.data);
+    return run->code ? (value){0} : rf_jinja_call(run, node->builtin, subject, &arguments);
 }
 
 static value eval_node(struct rf_jinja_run *run, const struct node *node)

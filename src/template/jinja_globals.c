@@ -23,13 +23,21 @@ FUNCTION(global_range)
     if (arguments->n == 0 || arguments->n > 3 || bounds[2] == 0)
         return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a range is wrong");
     int up = bounds[2] > 0;
-    for (int64_t i = bounds[0]; (up ? i < bounds[1] : i > bounds[1]) && !rf_jinja_steps(run, 1);) {
+    for (int64_t i = bounds[0]; (up ? i < bounds[1] : i > bounds[1]) && !run->code;) {
         if (list.u.list->n == MAX_RANGE)
             return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a range is too long");
         rf_jinja_add(run, list, rf_jinja_integer(i));
         if (__builtin_add_overflow(i, bounds[2], &i)) break;
     }
     return list;
+}
+
+static void add_pair(struct rf_jinja_run *run, value dict, value pair)
+{
+    if (rf_jinja_is_sequence(pair) && pair.u.list->n == 2)
+        rf_jinja_insert(run, dict.u.dict, rf_jinja_pair_key(pair), rf_jinja_pair_value(pair));
+    else
+        rf_jinja_mistyped(run, "make an item of a dict of", pair);
 }
 
 FUNCTION(global_dict)
@@ -40,6 +48,9 @@ FUNCTION(global_dict)
     if (first.type == RF_JINJA_DICT)
         for (size_t i = 0; i < first.u.dict->n && !run->code; i++)
             rf_jinja_insert(run, dict.u.dict, first.u.dict->keys[i], first.u.dict->values[i]);
+    else if (rf_jinja_is_sequence(first))
+        for (size_t i = 0; i < first.u.list->n && !run->code; i++)
+            add_pair(run, dict, first.u.list->items[i]);
     else if (first.type != RF_JINJA_NONE)
         return rf_jinja_mistyped(run, "make a dict of", first);
     for (size_t i = 0; i < arguments->n_named && !run->code; i++)
@@ -67,7 +78,7 @@ FUNCTION(call_joiner)
 
 FUNCTION(global_joiner)
 {
-    static const struct builtin joiner = {"joiner", call_joiner};
+    static const struct builtin joiner = {"joiner", call_joiner, BUILTIN_CONSTANT};
     (void)self;
     value state = rf_jinja_list(run);
     rf_jinja_add(run, state, ARGUMENT(0, "sep", rf_jinja_text(", ")));
@@ -103,8 +114,8 @@ FUNCTION(call_cycler_reset)
 
 FUNCTION(global_cycler)
 {
-    static const struct builtin next = {"next", call_cycler_next},
-                                reset = {"reset", call_cycler_reset};
+    static const struct builtin next = {"next", call_cycler_next, BUILTIN_CONSTANT},
+                                reset = {"reset", call_cycler_reset, BUILTIN_CONSTANT};
     value cycler = rf_jinja_dict(run), state = rf_jinja_list(run), items = rf_jinja_list(run);
     (void)self;
     if (arguments->n == 0) return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a cycler has no items");
@@ -147,13 +158,13 @@ FUNCTION(global_strftime_now)
 
 const struct builtin *rf_jinja_global(struct rf_str name)
 {
-    static const struct builtin globals[] = {{"range", global_range},
-                                             {"dict", global_dict},
-                                             {"namespace", global_namespace},
-                                             {"joiner", global_joiner},
-                                             {"cycler", global_cycler},
-                                             {"raise_exception", global_raise_exception},
-                                             {"strftime_now", global_strftime_now}};
+    static const struct builtin globals[] = {{"range", global_range, 0},
+                                             {"dict", global_dict, 0},
+                                             {"namespace", global_namespace, 0},
+                                             {"joiner", global_joiner, 0},
+                                             {"cycler", global_cycler, 0},
+                                             {"raise_exception", global_raise_exception, 0},
+                                             {"strftime_now", global_strftime_now, 0}};
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
         if (rf_str_is(name, globals[i].name)) return &globals[i];
     return NULL;

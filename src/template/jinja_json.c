@@ -59,7 +59,7 @@ static void json_break(struct rf_jinja_run *run, struct output *out, const struc
 {
     if (style->indent < 0) return;
     rf_jinja_write_text(run, out, "\n");
-    for (int64_t i = 0; i < depth * style->indent && !rf_jinja_steps(run, 1); i++)
+    for (int64_t i = 0; i < depth * style->indent && !run->code; i++)
         rf_jinja_write_text(run, out, " ");
 }
 
@@ -123,6 +123,7 @@ static void json_value(struct rf_jinja_run *run, struct output *out, value v,
         else
             rf_jinja_write_repr(run, out, v);
         break;
+    case RF_JINJA_BIG:
     case RF_JINJA_INT: rf_jinja_write_repr(run, out, v); break;
     case RF_JINJA_LIST:
     case RF_JINJA_TUPLE:

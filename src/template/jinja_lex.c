@@ -74,12 +74,12 @@ static void add_data(struct lexer *lexer, size_t from, size_t to, int line_start
 {
     value text = rf_jinja_string((struct rf_str){lexer->text + from, to - from}, 0);
     if (sign == '-') {
-        text = rf_jinja_strip(text, rf_jinja_none(), 0, 1);
+        text = rf_jinja_strip(NULL, text, rf_jinja_none(), 0, 1);
     } else if (sign != '+' && lstrip) {
         size_t begin = text.bytes;
         while (begin && text.u.data[begin - 1] != '\n') begin--;
         value line = rf_jinja_cut(text, begin, text.bytes);
-        if ((begin || line_start) && rf_jinja_strip(line, rf_jinja_none(), 1, 0).bytes == 0)
+        if ((begin || line_start) && rf_jinja_strip(NULL, line, rf_jinja_none(), 1, 0).bytes == 0)
             text = rf_jinja_cut(text, 0, begin);
     }
     if (text.bytes) lexer_add(lexer, TOKEN_DATA, rf_jinja_bytes(text));

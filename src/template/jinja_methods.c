@@ -1,7 +1,5 @@
-/* Attributes, items and methods of values. No method changes a value: append, pop, update and the
- * like are missing, as in jinja2's immutable sandbox. The interpreter (jinja_eval.c) and filters
- * that take an attribute's name call rf_jinja_attribute. */
-#include <stdlib.h>
+/* The methods of strings. None changes its string; of HTML they make HTML, as markupsafe's do.
+ * jinja_attribute.c finds them by name. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -34,6 +32,18 @@ FUNCTION(method_capitalize)
     return rf_jinja_recase(run, self, CASE_CAPITALIZED);
 }
 
+FUNCTION(method_casefold)
+{
+    UNUSED;
+    return rf_jinja_recase(run, self, CASE_FOLD);
+}
+
+FUNCTION(method_swapcase)
+{
+    UNUSED;
+    return rf_jinja_recase(run, self, CASE_SWAPPED);
+}
+
 FUNCTION(method_isupper)
 {
     UNUSED;
@@ -44,6 +54,15 @@ FUNCTION(method_islower)
 {
     UNUSED;
     return rf_jinja_bool(rf_jinja_has_case(run, self, 0));
+}
+
+/* A title: every word begins with a capital and goes on in small letters. */
+FUNCTION(method_istitle)
+{
+    UNUSED;
+    value title = rf_jinja_recase(run, self, CASE_TITLE);
+    value lower = rf_jinja_recase(run, self, CASE_LOWER);
+    return rf_jinja_bool(rf_jinja_equal(run, title, self) && !rf_jinja_equal(run, lower, self));
 }
 
 /* ---- kinds of characters ---- */
@@ -67,8 +86,8 @@ static int is_alnum(uint32_t c)
 static value all_are(struct rf_jinja_run *run, value self, int (*is)(uint32_t))
 {
     struct rf_str text = rf_jinja_bytes(self);
-    rf_jinja_steps(run, text.bytes / 64);
-    for (size_t at = 0, length; at < text.bytes; at += length) {
+    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_ITEM);
+         at += length) {
         length = rf_jinja_char(text, at);
         if (!rf_utf8_length(text.data + at, length) || !is(rf_utf8_decode(text.data + at, length)))
             return rf_jinja_bool(0);
@@ -76,10 +95,59 @@ static value all_are(struct rf_jinja_run *run, value self, int (*is)(uint32_t))
     return rf_jinja_bool(text.bytes != 0);
 }
 
-FUNCTION(method_isdigit)
+FUNCTION(method_isdecimal)
 {
     UNUSED;
     return all_are(run, self, is_decimal);
+}
+
+/* Also digits that no decimal number has, such as raised and circled ones. */
+static int is_digit(uint32_t c)
+{
+    return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || (c >= 0x1369 && c <= 0x1371) ||
+           c == 0x19da || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) ||
+           (c >= 0x2474 && c <= 0x247c) || (c >= 0x2488 && c <= 0x2490) || c == 0x24ea ||
+           (c >= 0x24f5 && c <= 0x24fd) || c == 0x24ff || (c >= 0x2776 && c <= 0x277e) ||
+           (c >= 0x2780 && c <= 0x2788) || (c >= 0x278a && c <= 0x2792) ||
+           (c >= 0x10a40 && c <= 0x10a43) || (c >= 0x10e60 && c <= 0x10e68) ||
+           (c >= 0x11052 && c <= 0x1105a) || (c >= 0x1f100 && c <= 0x1f10a);
+}
+
+FUNCTION(method_isdigit)
+{
+    UNUSED;
+    return all_are(run, self, is_digit);
+}
+
+static int is_numeric(uint32_t c)
+{
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return is_decimal(c) || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+}
+
+FUNCTION(method_isnumeric)
+{
+    UNUSED;
+    return all_are(run, self, is_numeric);
+}
+
+static int is_ascii(uint32_t c)
+{
+    return c < 0x80;
+}
+
+FUNCTION(method_isascii)
+{
+    UNUSED;
+    return self.bytes ? all_are(run, self, is_ascii) : rf_jinja_bool(1);
+}
+
+FUNCTION(method_isidentifier)
+{
+    UNUSED;
+    int digit = self.bytes && self.u.data[0] >= '0' && self.u.data[0] <= '9';
+    return digit ? rf_jinja_bool(0) : all_are(run, self, rf_jinja_is_word);
 }
 
 FUNCTION(method_isalpha)
@@ -105,8 +173,7 @@ FUNCTION(method_isspace)
 static value strip(struct rf_jinja_run *run, value self, const struct arguments *arguments,
                    int left, int right)
 {
-    rf_jinja_steps(run, self.bytes / 64);
-    return rf_jinja_strip(self, ARGUMENT(0, "", rf_jinja_none()), left, right);
+    return rf_jinja_strip(run, self, ARGUMENT(0, "", rf_jinja_none()), left, right);
 }
 
 FUNCTION(method_strip)
@@ -131,19 +198,51 @@ static int has_affix(struct rf_str text, struct rf_str affix, int at_end)
                                        affix.data, affix.bytes) == 0);
 }
 
+/* The part of a string that "start" and "end", at a place of the arguments and behind it, choose by
+ * characters; *inside is 0 where `start` lies behind the end, where nothing is found. */
+static value chosen_part(struct rf_jinja_run *run, value self, const struct arguments *arguments,
+                         size_t place, size_t *from, int *inside)
+{
+    struct rf_str text = rf_jinja_bytes(self);
+    int64_t n, bounds[2] = {0, INT64_MAX};
+    *from = 0;
+    *inside = 1;
+    if (arguments->n <= place) return self;
+    n = rf_jinja_length(run, self);
+    for (size_t i = 0; i < 2 && place + i < arguments->n; i++)
+        rf_jinja_as_integer(arguments->positional[place + i], &bounds[i]);
+    for (int i = 0; i < 2; i++)
+        if (bounds[i] < 0) bounds[i] = bounds[i] < -n ? 0 : bounds[i] + n;
+    *inside = bounds[0] <= n && bounds[0] <= bounds[1];
+    rf_jinja_charge(run, text.bytes * RF_JINJA_KEY);
+    for (int64_t i = 0; i < bounds[0] && *from < text.bytes; i++)
+        *from += rf_jinja_char(text, *from);
+    size_t to = *from;
+    for (int64_t i = bounds[0]; i < bounds[1] && to < text.bytes; i++)
+        to += rf_jinja_char(text, to);
+    return rf_jinja_cut(self, *from, to);
+}
+
 /* startswith and endswith: one text, or a tuple of them. */
 static value affix_test(struct rf_jinja_run *run, value self, const struct arguments *arguments,
                         int at_end)
 {
     value wanted = ARGUMENT(0, "", rf_jinja_none());
-    rf_jinja_steps(run, wanted.type == RF_JINJA_STRING ? wanted.bytes / 256 : 1);
-    if (wanted.type != RF_JINJA_TUPLE)
-        return rf_jinja_bool(
-            has_affix(rf_jinja_bytes(self),
-                      rf_jinja_bytes(rf_jinja_text_argument(run, arguments, 0, "")), at_end));
-    for (size_t i = 0; i < wanted.u.list->n && !rf_jinja_steps(run, 1); i++)
-        if (has_affix(rf_jinja_bytes(self), rf_jinja_bytes(wanted.u.list->items[i]), at_end))
-            return rf_jinja_bool(1);
+    size_t from;
+    int inside;
+    value part = chosen_part(run, self, arguments, 1, &from, &inside);
+    if (wanted.type != RF_JINJA_TUPLE) {
+        struct rf_str affix = rf_jinja_bytes(rf_jinja_text_argument(run, arguments, 0, ""));
+        rf_jinja_charge(run, affix.bytes);
+        return rf_jinja_bool(inside && has_affix(rf_jinja_bytes(part), affix, at_end));
+    }
+    for (size_t i = 0; i < wanted.u.list->n && !run->code; i++) {
+        if (wanted.u.list->items[i].type != RF_JINJA_STRING)
+            return rf_jinja_mistyped(run, "take as a text", wanted.u.list->items[i]);
+        struct rf_str affix = rf_jinja_bytes(wanted.u.list->items[i]);
+        if (rf_jinja_charge(run, RF_JINJA_KEY + affix.bytes)) break;
+        if (inside && has_affix(rf_jinja_bytes(part), affix, at_end)) return rf_jinja_bool(1);
+    }
     return rf_jinja_bool(0);
 }
 
@@ -160,6 +259,7 @@ FUNCTION(method_endswith)
 FUNCTION(method_removeprefix)
 {
     value prefix = rf_jinja_text_argument(run, arguments, 0, "");
+    rf_jinja_charge(run, prefix.bytes);
     int has = has_affix(rf_jinja_bytes(self), rf_jinja_bytes(prefix), 0);
     return has ? rf_jinja_cut(self, prefix.bytes, self.bytes) : self;
 }
@@ -167,6 +267,7 @@ FUNCTION(method_removeprefix)
 FUNCTION(method_removesuffix)
 {
     value suffix = rf_jinja_text_argument(run, arguments, 0, "");
+    rf_jinja_charge(run, suffix.bytes);
     int has = has_affix(rf_jinja_bytes(self), rf_jinja_bytes(suffix), 1);
     return has ? rf_jinja_cut(self, 0, self.bytes - suffix.bytes) : self;
 }
@@ -176,7 +277,8 @@ FUNCTION(method_replace)
     int64_t most = -1;
     rf_jinja_as_integer(ARGUMENT(2, "count", rf_jinja_none()), &most);
     value old = rf_jinja_text_argument(run, arguments, 0, "old");
-    return rf_jinja_replace(run, self, old, rf_jinja_text_argument(run, arguments, 1, "new"), most);
+    value with = rf_jinja_text_argument(run, arguments, 1, "new");
+    return rf_jinja_replace(run, self, old, rf_jinja_beside(run, with, self), most);
 }
 
 /* The last place of a text before `end`; SIZE_MAX if there is none. */
@@ -185,8 +287,10 @@ static size_t search_back(struct rf_jinja_run *run, struct rf_str text, struct r
 {
     if (wanted.bytes > end) return SIZE_MAX;
     for (size_t at = end - wanted.bytes + 1; at-- > 0;) {
-        if (wanted.bytes == 0 || memcmp(text.data + at, wanted.data, wanted.bytes) == 0) return at;
-        if (at % 64 == 0 && rf_jinja_steps(run, 1 + wanted.bytes / 64)) break;
+        size_t same = 0;
+        while (same < wanted.bytes && text.data[at + same] == wanted.data[same]) same++;
+        if (same == wanted.bytes) return at;
+        if (rf_jinja_charge(run, 1 + same)) break;
     }
     return SIZE_MAX;
 }
@@ -201,32 +305,58 @@ static value found_at(struct rf_jinja_run *run, value self, size_t at)
     return rf_jinja_integer(at == SIZE_MAX ? -1 : count_characters(run, self, at));
 }
 
-FUNCTION(method_find)
+/* The place of a text in the part that the arguments choose; -1: none. */
+static value find_text(struct rf_jinja_run *run, value self, const struct arguments *arguments,
+                       int last)
 {
     struct rf_str wanted = rf_jinja_bytes(rf_jinja_text_argument(run, arguments, 0, ""));
-    return found_at(run, self, rf_jinja_search(run, rf_jinja_bytes(self), wanted, 0));
+    size_t from, at = SIZE_MAX;
+    int inside;
+    value part = chosen_part(run, self, arguments, 1, &from, &inside);
+    struct rf_str text = rf_jinja_bytes(part);
+    if (inside)
+        at = last ? search_back(run, text, wanted, text.bytes)
+                  : rf_jinja_search(run, text, wanted, 0);
+    return found_at(run, self, at == SIZE_MAX ? at : from + at);
+}
+
+FUNCTION(method_find)
+{
+    return find_text(run, self, arguments, 0);
 }
 
 FUNCTION(method_rfind)
 {
-    struct rf_str wanted = rf_jinja_bytes(rf_jinja_text_argument(run, arguments, 0, ""));
-    return found_at(run, self, search_back(run, rf_jinja_bytes(self), wanted, self.bytes));
+    return find_text(run, self, arguments, 1);
+}
+
+static value must_be_found(struct rf_jinja_run *run, value at)
+{
+    if (at.u.integer < 0) rf_jinja_fail(run, RF_ERR_ARGUMENT, "a text is not found");
+    return at;
 }
 
 FUNCTION(method_index)
 {
-    value at = method_find(run, self, arguments);
-    if (at.u.integer < 0) rf_jinja_fail(run, RF_ERR_ARGUMENT, "a text is not found");
-    return at;
+    return must_be_found(run, find_text(run, self, arguments, 0));
+}
+
+FUNCTION(method_rindex)
+{
+    return must_be_found(run, find_text(run, self, arguments, 1));
 }
 
 FUNCTION(method_count)
 {
     struct rf_str wanted = rf_jinja_bytes(rf_jinja_text_argument(run, arguments, 0, ""));
     int64_t n = 0;
-    if (wanted.bytes == 0) return rf_jinja_integer(rf_jinja_length(run, self) + 1);
+    size_t from;
+    int inside;
+    value part = chosen_part(run, self, arguments, 1, &from, &inside);
+    if (!inside) return rf_jinja_integer(0);
+    if (wanted.bytes == 0) return rf_jinja_integer(rf_jinja_length(run, part) + 1);
     for (size_t at = 0; !run->code; at += wanted.bytes, n++) {
-        at = rf_jinja_search(run, rf_jinja_bytes(self), wanted, at);
+        at = rf_jinja_search(run, rf_jinja_bytes(part), wanted, at);
         if (at == SIZE_MAX) break;
     }
     return rf_jinja_integer(n);
@@ -238,7 +368,7 @@ FUNCTION(method_count)
 static value split_words(struct rf_jinja_run *run, value self, int64_t most)
 {
     value list = rf_jinja_list(run);
-    value rest = rf_jinja_strip(self, rf_jinja_none(), 1, 0);
+    value rest = rf_jinja_strip(run, self, rf_jinja_none(), 1, 0);
     while (rest.bytes && !rf_jinja_steps(run, 1)) {
         struct rf_str text = rf_jinja_bytes(rest);
         size_t end = 0;
@@ -250,7 +380,8 @@ static value split_words(struct rf_jinja_run *run, value self, int64_t most)
         }
         if (most-- == 0) end = text.bytes;
         rf_jinja_add(run, list, rf_jinja_cut(rest, 0, end));
-        rest = rf_jinja_strip(rf_jinja_cut(rest, end, text.bytes), rf_jinja_none(), 1, 0);
+        rf_jinja_charge(run, end * RF_JINJA_KEY);
+        rest = rf_jinja_strip(run, rf_jinja_cut(rest, end, text.bytes), rf_jinja_none(), 1, 0);
     }
     return list;
 }
@@ -281,17 +412,45 @@ FUNCTION(method_split)
     return split_at(run, self, rf_jinja_text_argument(run, arguments, 0, "sep"), most);
 }
 
+static value reversed(struct rf_jinja_run *run, value parts)
+{
+    value list = rf_jinja_list(run);
+    for (size_t i = run->code ? 0 : parts.u.list->n; i-- > 0;)
+        rf_jinja_add(run, list, parts.u.list->items[i]);
+    return list;
+}
+
+/* Splits off words at the end; white space at either end makes no empty word. */
+static value split_words_back(struct rf_jinja_run *run, value self, int64_t most)
+{
+    value parts = rf_jinja_list(run);
+    value rest = rf_jinja_strip(run, self, rf_jinja_none(), 0, 1);
+    for (; rest.bytes && !rf_jinja_steps(run, 1); most--) {
+        struct rf_str text = rf_jinja_bytes(rest);
+        size_t begin = most ? text.bytes : 0;
+        while (begin > 0 &&
+               rf_jinja_strip(NULL, rf_jinja_cut(rest, 0, begin), rf_jinja_none(), 0, 1).bytes ==
+                   begin)
+            begin--;
+        rf_jinja_add(run, parts, rf_jinja_cut(rest, most ? begin : 0, rest.bytes));
+        if (most == 0) break;
+        rf_jinja_charge(run, 4 * RF_JINJA_ITEM * (text.bytes - begin));
+        rest = rf_jinja_strip(run, rf_jinja_cut(rest, 0, begin), rf_jinja_none(), 0, 1);
+    }
+    return reversed(run, parts);
+}
+
 FUNCTION(method_rsplit)
 {
     value separator = ARGUMENT(0, "sep", rf_jinja_none()), parts = rf_jinja_list(run);
     int64_t most = -1;
     rf_jinja_as_integer(ARGUMENT(1, "maxsplit", rf_jinja_none()), &most);
     if (most < 0) return method_split(run, self, arguments);
+    if (separator.type == RF_JINJA_NONE) return split_words_back(run, self, most);
     struct rf_str text = rf_jinja_bytes(self);
     struct rf_str wanted = rf_jinja_bytes(rf_jinja_text_argument(run, arguments, 0, "sep"));
     size_t end = text.bytes;
-    if (separator.type == RF_JINJA_NONE || wanted.bytes == 0)
-        return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "rsplit needs a separator");
+    if (wanted.bytes == 0) return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a text is split at nothing");
     for (; most > 0 && !run->code; most--) {
         size_t at = search_back(run, text, wanted, end);
         if (at == SIZE_MAX) break;
@@ -299,10 +458,7 @@ FUNCTION(method_rsplit)
         end = at;
     }
     rf_jinja_add(run, parts, rf_jinja_cut(self, 0, end));
-    value list = rf_jinja_list(run);
-    for (size_t i = run->code ? 0 : parts.u.list->n; i-- > 0;)
-        rf_jinja_add(run, list, parts.u.list->items[i]);
-    return list;
+    return reversed(run, parts);
 }
 
 static value partition(struct rf_jinja_run *run, value self, value separator, size_t at, int last)
@@ -344,212 +500,128 @@ FUNCTION(method_join)
     return rf_jinja_join(run, self, ARGUMENT(0, "", rf_jinja_none()));
 }
 
-/* str.format with {}, {0} and {name}. */
 FUNCTION(method_format)
 {
+    return rf_jinja_format(run, self, arguments);
+}
+
+FUNCTION(method_format_map)
+{
+    value map = ARGUMENT(0, "", rf_jinja_none());
+    struct arguments named = {0};
+    if (map.type != RF_JINJA_DICT) return rf_jinja_mistyped(run, "format with", map);
+    named.names = rf_jinja_take(run, map.u.dict->n + 1, sizeof *named.names);
+    named.named = map.u.dict->values;
+    if (run->code) return (value){0};
+    for (; named.n_named < map.u.dict->n; named.n_named++)
+        named.names[named.n_named] = rf_jinja_bytes(map.u.dict->keys[named.n_named]);
+    return rf_jinja_format(run, self, &named);
+}
+
+/* center, ljust and rjust. */
+static value padded(struct rf_jinja_run *run, value self, const struct arguments *arguments,
+                    int before, int after)
+{
+    int64_t width = 0;
+    value fill = ARGUMENT(1, "", rf_jinja_text(" "));
+    if (!rf_jinja_as_integer(ARGUMENT(0, "", rf_jinja_none()), &width) ||
+        fill.type != RF_JINJA_STRING || rf_jinja_length(run, fill) != 1)
+        return rf_jinja_mistyped(run, "fill a text up with", fill);
+    return rf_jinja_pad(run, self, width, rf_jinja_beside(run, fill, self), before, after);
+}
+
+FUNCTION(method_center)
+{
+    return padded(run, self, arguments, 1, 1);
+}
+
+FUNCTION(method_ljust)
+{
+    return padded(run, self, arguments, 0, 1);
+}
+
+FUNCTION(method_rjust)
+{
+    return padded(run, self, arguments, 1, 0);
+}
+
+FUNCTION(method_zfill)
+{
+    int64_t width = 0;
+    size_t sign = self.bytes && (self.u.data[0] == '-' || self.u.data[0] == '+') ? 1 : 0;
+    struct output out = {0};
+    rf_jinja_as_integer(ARGUMENT(0, "", rf_jinja_none()), &width);
+    rf_jinja_write(run, &out, rf_jinja_cut(self, 0, sign));
+    rf_jinja_write(run, &out,
+                   rf_jinja_pad(run, rf_jinja_cut(self, sign, self.bytes), width - (int64_t)sign,
+                                rf_jinja_text("0"), 1, 0));
+    return rf_jinja_written(run, &out);
+}
+
+FUNCTION(method_expandtabs)
+{
+    int64_t size = 8, column = 0;
     struct output out = {0};
     struct rf_str text = rf_jinja_bytes(self);
-    size_t next = 0;
-    for (size_t at = 0; at < text.bytes && !rf_jinja_steps(run, 1);) {
-        size_t end = at;
-        while (end < text.bytes && text.data[end] != '{' && text.data[end] != '}') end++;
-        rf_jinja_write(run, &out, rf_jinja_cut(self, at, end));
-        if (end >= text.bytes) break;
-        if (end + 1 < text.bytes && text.data[end + 1] == text.data[end]) {
-            rf_jinja_write(run, &out, rf_jinja_cut(self, end, end + 1));
-            at = end + 2;
+    rf_jinja_as_integer(ARGUMENT(0, "tabsize", rf_jinja_none()), &size);
+    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_ITEM);
+         at += length) {
+        length = rf_jinja_char(text, at);
+        if (text.data[at] == '\t') {
+            int64_t room = size > 0 ? size - column % size : 0;
+            column += room;
+            for (; room > 0 && !run->code; room--) rf_jinja_write_text(run, &out, " ");
             continue;
         }
-        size_t close = end + 1;
-        while (close < text.bytes && text.data[close] != '}') close++;
-        value name = rf_jinja_cut(self, end + 1, close), missing = {0}, v;
-        size_t place = name.bytes == 0 ? next++ : SIZE_MAX;
-        if (name.bytes && name.bytes < 9 && name.u.data[0] >= '0' && name.u.data[0] <= '9')
-            place = (size_t)atoi(name.u.data);
-        v = missing;
-        if (place != SIZE_MAX) v = ARGUMENT(place, "", missing);
-        for (size_t i = 0; place == SIZE_MAX && i < arguments->n_named; i++)
-            if (rf_str_same(arguments->names[i], rf_jinja_bytes(name))) v = arguments->named[i];
-        if (close >= text.bytes || v.type == RF_JINJA_UNDEFINED)
-            return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a format is not known");
-        rf_jinja_write_str(run, &out, v);
-        at = close + 1;
+        column = text.data[at] == '\n' || text.data[at] == '\r' ? 0 : column + 1;
+        rf_jinja_write(run, &out, rf_jinja_cut(self, at, at + length));
     }
     return rf_jinja_written(run, &out);
 }
 
-/* ---- dicts, lists and loops ---- */
-
-FUNCTION(method_items)
-{
-    UNUSED;
-    return rf_jinja_items(run, self.u.dict);
-}
-
-FUNCTION(method_keys)
-{
-    UNUSED;
-    struct rf_jinja_list *keys = rf_jinja_iterate(run, self);
-    return keys ? (value){.type = RF_JINJA_LIST, .u.list = keys} : (value){0};
-}
-
-FUNCTION(method_values)
-{
-    UNUSED;
-    value list = rf_jinja_list(run);
-    for (size_t i = 0; i < self.u.dict->n && !run->code; i++)
-        rf_jinja_add(run, list, self.u.dict->values[i]);
-    return list;
-}
-
-FUNCTION(method_get)
-{
-    const value *found = rf_jinja_find(run, self.u.dict, ARGUMENT(0, "key", rf_jinja_none()));
-    return found ? *found : ARGUMENT(1, "default", rf_jinja_none());
-}
-
-FUNCTION(method_list_index)
-{
-    value wanted = ARGUMENT(0, "", rf_jinja_none());
-    for (size_t i = 0; i < self.u.list->n && !run->code; i++)
-        if (rf_jinja_equal(run, self.u.list->items[i], wanted)) return rf_jinja_integer((int64_t)i);
-    return rf_jinja_fail(run, RF_ERR_ARGUMENT, "an item is not found");
-}
-
-FUNCTION(method_list_count)
-{
-    value wanted = ARGUMENT(0, "", rf_jinja_none());
-    int64_t n = 0;
-    for (size_t i = 0; i < self.u.list->n && !run->code; i++)
-        n += rf_jinja_equal(run, self.u.list->items[i], wanted);
-    return rf_jinja_integer(n);
-}
-
-FUNCTION(method_cycle)
-{
-    if (arguments->n == 0) return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a cycle has no items");
-    return arguments->positional[self.u.loop->index % arguments->n];
-}
-
-FUNCTION(method_changed)
-{
-    value now = rf_jinja_tuple(run);
-    for (size_t i = 0; i < arguments->n; i++) rf_jinja_add(run, now, arguments->positional[i]);
-    int changed = !rf_jinja_equal(run, self.u.loop->changed, now);
-    self.u.loop->changed = now;
-    return rf_jinja_bool(changed);
-}
-
-/* The method of a type; NULL if there is none. */
-static const struct builtin *find_method(value object, struct rf_str name)
-{
-    static const struct builtin of_string[] = {{"strip", method_strip},
-                                               {"lstrip", method_lstrip},
-                                               {"rstrip", method_rstrip},
-                                               {"split", method_split},
-                                               {"rsplit", method_rsplit},
-                                               {"splitlines", method_splitlines},
-                                               {"partition", method_partition},
-                                               {"rpartition", method_rpartition},
-                                               {"startswith", method_startswith},
-                                               {"endswith", method_endswith},
-                                               {"removeprefix", method_removeprefix},
-                                               {"removesuffix", method_removesuffix},
-                                               {"replace", method_replace},
-                                               {"find", method_find},
-                                               {"rfind", method_rfind},
-                                               {"index", method_index},
-                                               {"count", method_count},
-                                               {"join", method_join},
-                                               {"format", method_format},
-                                               {"upper", method_upper},
-                                               {"lower", method_lower},
-                                               {"title", method_title},
-                                               {"capitalize", method_capitalize},
-                                               {"isupper", method_isupper},
-                                               {"islower", method_islower},
-                                               {"isdigit", method_isdigit},
-                                               {"isnumeric", method_isdigit},
-                                               {"isalpha", method_isalpha},
-                                               {"isalnum", method_isalnum},
-                                               {"isspace", method_isspace},
-                                               {NULL, NULL}};
-    static const struct builtin of_dict[] = {{"items", method_items},
-                                             {"keys", method_keys},
-                                             {"values", method_values},
-                                             {"get", method_get},
-                                             {NULL, NULL}};
-    static const struct builtin of_list[] = {
-        {"index", method_list_index}, {"count", method_list_count}, {NULL, NULL}};
-    static const struct builtin of_loop[] = {
-        {"cycle", method_cycle}, {"changed", method_changed}, {NULL, NULL}};
-    static const struct builtin none[] = {{NULL, NULL}};
-    const struct builtin *method = object.type == RF_JINJA_STRING ? of_string
-                                   : object.type == RF_JINJA_DICT ? of_dict
-                                   : rf_jinja_is_sequence(object) ? of_list
-                                   : object.type == RF_JINJA_LOOP ? of_loop
-                                                                  : none;
-    for (; method->name; method++)
-        if (rf_str_is(name, method->name)) return method;
-    return NULL;
-}
-
-/* ---- attributes and items ---- */
-
-static value loop_attribute(struct rf_jinja_run *run, const struct rf_jinja_loop *loop, value self,
-                            struct rf_str name)
-{
-    int64_t index = (int64_t)loop->index, n = (int64_t)loop->items->n;
-    const struct {
-        const char *name;
-        value v;
-    } known[] = {
-        {"index", rf_jinja_integer(index + 1)},    {"index0", rf_jinja_integer(index)},
-        {"revindex", rf_jinja_integer(n - index)}, {"revindex0", rf_jinja_integer(n - index - 1)},
-        {"first", rf_jinja_bool(index == 0)},      {"last", rf_jinja_bool(index == n - 1)},
-        {"length", rf_jinja_integer(n)},           {"depth", rf_jinja_integer(loop->depth + 1)},
-        {"depth0", rf_jinja_integer(loop->depth)}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (rf_str_is(name, known[i].name)) return known[i].v;
-    if (rf_str_is(name, "previtem") && index > 0) return loop->items->items[index - 1];
-    if (rf_str_is(name, "nextitem") && index + 1 < n) return loop->items->items[index + 1];
-    const struct builtin *method = find_method(self, name);
-    return method ? rf_jinja_function(run, method, self) : rf_jinja_undefined(name);
-}
-
-static value sequence_item(struct rf_jinja_run *run, value object, int64_t index)
-{
-    if (object.type == RF_JINJA_STRING) {
-        struct rf_str text = rf_jinja_bytes(object);
-        if (index < 0) index += rf_jinja_length(run, object);
-        size_t at = 0;
-        rf_jinja_steps(run, text.bytes / 256);
-        for (; index > 0 && at < text.bytes; index--) at += rf_jinja_char(text, at);
-        if (index == 0 && at < text.bytes)
-            return rf_jinja_cut(object, at, at + rf_jinja_char(text, at));
-    } else {
-        int64_t n = (int64_t)object.u.list->n;
-        if (index < 0) index += n;
-        if (index >= 0 && index < n) return object.u.list->items[index];
-    }
-    return rf_jinja_undefined(rf_str_of("an item beyond the end"));
-}
-
-/* object.name and object[name]: methods come first after a dot, items in brackets. */
-value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first)
-{
-    struct rf_str text = rf_jinja_bytes(name);
-    const struct builtin *method = name.type == RF_JINJA_STRING ? find_method(object, text) : NULL;
-    const value *member = NULL;
-    int64_t index;
-    if (object.type == RF_JINJA_UNDEFINED) return rf_jinja_mistyped(run, "look into", object);
-    if (object.type == RF_JINJA_LOOP) return loop_attribute(run, object.u.loop, object, text);
-    if (method && dot_first) return rf_jinja_function(run, method, object);
-    if (object.type == RF_JINJA_DICT || object.type == RF_JINJA_NAMESPACE)
-        member = rf_jinja_find(run, object.u.dict, name);
-    else if ((rf_jinja_is_sequence(object) || object.type == RF_JINJA_STRING) &&
-             rf_jinja_as_integer(name, &index))
-        return sequence_item(run, object, index);
-    if (member) return *member;
-    return method ? rf_jinja_function(run, method, object) : rf_jinja_undefined(text);
-}
+#define HTML BUILTIN_KEEPS_HTML
+const struct builtin rf_jinja_string_methods[] = {
+    {"strip", method_strip, HTML | BUILTIN_CONSTANT},
+    {"lstrip", method_lstrip, HTML | BUILTIN_CONSTANT},
+    {"rstrip", method_rstrip, HTML | BUILTIN_CONSTANT},
+    {"split", method_split, HTML},
+    {"rsplit", method_rsplit, HTML},
+    {"splitlines", method_splitlines, HTML},
+    {"partition", method_partition, HTML},
+    {"rpartition", method_rpartition, HTML},
+    {"startswith", method_startswith, BUILTIN_CONSTANT},
+    {"endswith", method_endswith, BUILTIN_CONSTANT},
+    {"removeprefix", method_removeprefix, HTML | BUILTIN_CONSTANT},
+    {"removesuffix", method_removesuffix, HTML | BUILTIN_CONSTANT},
+    {"replace", method_replace, HTML},
+    {"find", method_find, 0},
+    {"rfind", method_rfind, 0},
+    {"index", method_index, 0},
+    {"rindex", method_rindex, 0},
+    {"count", method_count, 0},
+    {"join", method_join, HTML},
+    {"format", method_format, HTML},
+    {"format_map", method_format_map, HTML},
+    {"center", method_center, HTML},
+    {"ljust", method_ljust, HTML},
+    {"rjust", method_rjust, HTML},
+    {"zfill", method_zfill, HTML},
+    {"expandtabs", method_expandtabs, HTML},
+    {"upper", method_upper, HTML},
+    {"lower", method_lower, HTML},
+    {"casefold", method_casefold, HTML},
+    {"swapcase", method_swapcase, HTML},
+    {"title", method_title, HTML},
+    {"capitalize", method_capitalize, HTML},
+    {"isupper", method_isupper, 0},
+    {"islower", method_islower, 0},
+    {"istitle", method_istitle, 0},
+    {"isascii", method_isascii, 0},
+    {"isdecimal", method_isdecimal, 0},
+    {"isdigit", method_isdigit, 0},
+    {"isnumeric", method_isnumeric, 0},
+    {"isalpha", method_isalpha, 0},
+    {"isalnum", method_isalnum, 0},
+    {"isspace", method_isspace, 0},
+    {"isidentifier", method_isidentifier, 0},
+    {NULL, NULL, 0}};

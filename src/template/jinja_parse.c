@@ -11,6 +11,9 @@ struct parser {
     const struct token *at;
     struct rf_error *error;
     int code, depth, loops;
+    const struct node *unknown; /* the first filter or test that is not known, outside conditions */
+    int choices;       /* conditions around: an unknown filter may never be reached there */
+    unsigned n_rests;  /* names that mean the arguments which no parameter takes */
     struct node spare; /* stands in where memory ran out */
 };
 
@@ -133,8 +136,17 @@ static value number_value(struct parser *parser, const struct token *token)
     int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
     errno = 0;
     int64_t integer = strtoll(base == 10 ? text : text + 2, &end, base);
-    if (errno || *end) parser_fail(parser, "the number %.*s is out of range", token->text);
-    return rf_jinja_integer(integer);
+    if (!errno && !*end) return rf_jinja_integer(integer);
+    char *digits =
+        rf_arena_alloc(parser->arena, token->text.bytes + 1, 1, "chat template", parser->error);
+    if (!digits) parser->code = RF_ERR_MEMORY;
+    if (base != 10 || !digits) {
+        parser_fail(parser, "the number %.*s is out of range", token->text);
+        return rf_jinja_none();
+    }
+    for (size_t i = n = 0; i < token->text.bytes; i++)
+        if (token->text.data[i] != '_') digits[n++] = token->text.data[i];
+    return (value){.type = RF_JINJA_BIG, .u.data = digits, .bytes = n};
 }
 
 static struct node *parse_name(struct parser *parser)
@@ -150,6 +162,7 @@ static struct node *parse_name(struct parser *parser)
                      {"None", {.type = RF_JINJA_NONE}}};
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         if (take_word(parser, constants[i].name)) return constant(parser, constants[i].v);
+    parser->n_rests += is_keyword(parser, "varargs") || is_keyword(parser, "kwargs");
     struct node *node = new_node(parser, NODE_NAME);
     node->text = expect_name(parser);
     return node;
@@ -355,7 +368,7 @@ static struct node *parse_filter(struct parser *parser, struct node *subject)
     node->text = expect_name(parser);
     if (is_op(parser, ".")) unexpected(parser);
     node->builtin = rf_jinja_filter(node->text);
-    if (!node->builtin) parser_fail(parser, "the filter %.*s is not known", node->text);
+    if (!node->builtin && !parser->choices && !parser->unknown) parser->unknown = node;
     if (is_op(parser, "(")) node->arguments = parse_arguments(parser);
     return node;
 }
@@ -377,7 +390,7 @@ static struct node *parse_test(struct parser *parser, struct node *subject)
     node->flag = (uint8_t)take_word(parser, "not");
     node->text = expect_name(parser);
     node->builtin = rf_jinja_test(node->text);
-    if (!node->builtin) parser_fail(parser, "the test %.*s is not known", node->text);
+    if (!node->builtin && !parser->choices && !parser->unknown) parser->unknown = node;
     if (is_op(parser, "(")) {
         node->arguments = parse_arguments(parser);
     } else if (begins_test_argument(parser)) {
@@ -531,6 +544,7 @@ static struct node *parse_or(struct parser *parser)
 static struct node *parse_expression(struct parser *parser)
 {
     int depth = parser->depth;
+    const struct node *unknown = parser->unknown;
     struct node *node = parser_enter(parser) ? parse_or(parser) : constant(parser, rf_jinja_none());
     while (!parser->code && take_word(parser, "if")) {
         struct node *choice = new_node(parser, NODE_CHOICE);
@@ -539,6 +553,7 @@ static struct node *parse_expression(struct parser *parser)
         choice->b = parse_or(parser);
         if (take_word(parser, "else")) choice->c = parse_expression(parser);
         node = choice;
+        parser->unknown = unknown;
     }
     parser->depth = depth;
     return node;
@@ -558,6 +573,7 @@ static struct node *parse_if(struct parser *parser)
 {
     struct node *node = new_node(parser, NODE_IF), **end = &node->children;
     int more = 1;
+    parser->choices++;
     while (more && !parser->code) {
         *end = new_node(parser, NODE_ARM);
         (*end)->a = parse_tuple(parser, 0);
@@ -571,6 +587,7 @@ static struct node *parse_if(struct parser *parser)
         *end = new_node(parser, NODE_ARM);
         (*end)->body = parse_body(parser);
     }
+    parser->choices--;
     end_block(parser, "endif");
     return node;
 }
@@ -645,9 +662,11 @@ static struct node *parse_macro(struct parser *parser)
 {
     struct node *node = new_node(parser, NODE_MACRO);
     node->text = expect_name(parser);
+    unsigned rests = parser->n_rests;
     node->children = parse_parameters(parser);
     expect_block_end(parser);
     node->body = parse_body(parser);
+    node->flag = rests != parser->n_rests;
     end_block(parser, "endmacro");
     return node;
 }
@@ -661,7 +680,9 @@ static struct node *parse_call_block(struct parser *parser)
     node->a = parse_unary(parser, 1);
     if (node->a->kind != NODE_CALL) unexpected(parser);
     expect_block_end(parser);
+    unsigned rests = parser->n_rests;
     node->b->body = parse_body(parser);
+    node->b->flag = rests != parser->n_rests;
     end_block(parser, "endcall");
     return node;
 }
@@ -704,6 +725,30 @@ static struct node *parse_generation(struct parser *parser)
     return node;
 }
 
+static struct node *parse_autoescape(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_AUTOESCAPE);
+    node->a = parse_expression(parser);
+    expect_block_end(parser);
+    node->body = parse_body(parser);
+    end_block(parser, "endautoescape");
+    return node;
+}
+
+/* A template without others around it renders its blocks where they are. */
+static struct node *parse_block(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_BLOCK);
+    node->text = expect_name(parser);
+    node->flag = (uint8_t)take_word(parser, "scoped");
+    expect_block_end(parser);
+    node->body = parse_body(parser);
+    if (!take_word(parser, "endblock")) unexpected(parser);
+    if (parser->at->kind == TOKEN_NAME && rf_str_same(parser->at->text, node->text)) parser->at++;
+    expect_block_end(parser);
+    return node;
+}
+
 static struct node *parse_jump(struct parser *parser)
 {
     struct node *node =
@@ -722,7 +767,8 @@ static struct node *parse_statement(struct parser *parser)
                       {"set", parse_set},         {"macro", parse_macro},
                       {"call", parse_call_block}, {"filter", parse_filter_block},
                       {"with", parse_with},       {"generation", parse_generation},
-                      {"break", parse_jump},      {"continue", parse_jump}};
+                      {"break", parse_jump},      {"continue", parse_jump},
+                      {"block", parse_block},     {"autoescape", parse_autoescape}};
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         if (take_word(parser, statements[i].word)) return statements[i].parse(parser);
     parser_fail(parser, "the statement %.*s is not known", shown_token(parser));
@@ -747,6 +793,17 @@ static struct node *parse_print(struct parser *parser)
     return node;
 }
 
+/* jinja2 refuses a source with an unknown filter or test, unless it stands under a condition. */
+static void fail_unknown(struct parser *parser)
+{
+    const struct node *node = parser->unknown;
+    if (!parser->code)
+        parser->code = rf_jinja_bad(
+            parser->error, RF_ERR_UNSUPPORTED, node->line, "the %s %.*s is not known",
+            node->kind == NODE_TEST ? "test" : "filter", rf_shown(node->text), node->text.data);
+    while (parser->at->kind != TOKEN_END) parser->at++;
+}
+
 /* Statements up to a {% elif, else or end... %}, whose word is the next token, or to the end. */
 static struct node *parse_body(struct parser *parser)
 {
@@ -763,6 +820,7 @@ static struct node *parse_body(struct parser *parser)
         if (kind == TOKEN_BLOCK && ends_body(parser)) break;
         if (kind == TOKEN_PRINT) *end = parse_print(parser);
         if (kind == TOKEN_BLOCK) *end = parse_statement(parser);
+        if (parser->unknown) fail_unknown(parser);
         end = &(*end)->next;
     }
     parser->depth = depth;

@@ -1,7 +1,9 @@
 /* The parts of the Jinja interpreter, each file above the ones that it calls: jinja.c (the
  * interface), jinja_eval.c (walks nodes), jinja_parse.c (nodes of tokens), jinja_lex.c (tokens of a
- * source); jinja_filters.c over jinja_json.c and jinja_sort.c, jinja_globals.c, jinja_methods.c and
- * jinja_compute.c (the functions and operators of the language); jinja_text.c (strings);
+ * source); jinja_names.c over jinja_tests.c, jinja_filters.c,
+ * jinja_text_filters.c, jinja_html_filters.c and jinja_list_filters.c, jinja_globals.c and
+ * jinja_compute.c (the functions and operators of the language); jinja_json.c over jinja_sort.c
+ * over jinja_attribute.c over jinja_methods.c; jinja_format.c; jinja_text.c (strings);
  * jinja_value.c (values, failures, bounds). */
 #ifndef RF_TEMPLATE_JINJA_PARTS_H
 #define RF_TEMPLATE_JINJA_PARTS_H
@@ -15,7 +17,13 @@ enum {
     RF_JINJA_MAX_SOURCE = 1 << 20, /* bytes of a template */
     RF_JINJA_MAX_NESTING = 192,    /* expressions and statements in the source */
     RF_JINJA_MAX_DEPTH = 600,      /* nested evaluations, also through macros */
-    RF_JINJA_MAX_STEPS = 4 << 20,  /* each about a microsecond at most */
+    /* The work of a rendering, in bytes that are looked at or copied, each a few nanoseconds. What
+     * takes longer for a reason that is not a byte counts as so many. */
+    RF_JINJA_MAX_WORK = 320 << 20,
+    RF_JINJA_STEP = 64,            /* an evaluation, or one call of a function */
+    RF_JINJA_ITEM = 16,            /* one item of a list that is copied or passed over */
+    RF_JINJA_KEY = 4,              /* one key that is compared */
+    RF_JINJA_ROUND = 1 << 20,      /* work between two questions whether to stop */
     RF_JINJA_MAX_MEMORY = 96 << 20 /* bytes of values, without the caller's strings */
 };
 
@@ -64,6 +72,8 @@ enum node_kind {
     NODE_FILTER_BLOCK, /* b: filters over NODE_CAPTURED; body */
     NODE_WITH,         /* children: NODE_SET; body */
     NODE_SCOPE,        /* body: {% generation %} */
+    NODE_AUTOESCAPE,   /* a: whether; body */
+    NODE_BLOCK,        /* body; flag: it sees the names around it */
     NODE_BREAK,
     NODE_CONTINUE,
     NODE_CONSTANT, /* constant */
@@ -76,8 +86,8 @@ enum node_kind {
     NODE_ITEM,      /* a [ b ] */
     NODE_SLICE,     /* a [ b : c : d ], each but a may be NULL */
     NODE_CALL,      /* a ( arguments ) */
-    NODE_FILTER,    /* a | text ( arguments ), builtin */
-    NODE_TEST,      /* a is text ( arguments ), builtin; flag: negated */
+    NODE_FILTER,    /* a | text ( arguments ), builtin; NULL: not known, fails where reached */
+    NODE_TEST,      /* a is text ( arguments ), builtin as above; flag: negated */
     NODE_AND,
     NODE_OR,
     NODE_NOT,
@@ -171,7 +181,17 @@ struct rf_jinja_callable {
 
 struct builtin {
     const char *name;
+    /* Called by rf_jinja_call only, which charges for it. */
     value (*call)(struct rf_jinja_run *run, value self, const struct arguments *arguments);
+    unsigned flags;
+};
+
+enum {
+    /* The time does not grow with the operands. Calls without the flag are charged by the bytes and
+     * items of all operands. */
+    BUILTIN_CONSTANT = 1,
+    /* A method whose texts are HTML where its string is. */
+    BUILTIN_KEEPS_HTML = 2
 };
 
 /* A text that grows, with origins. */
@@ -187,12 +207,15 @@ struct rf_jinja_run {
     int64_t now; /* seconds of Unix */
     struct rf_arena arena;
     size_t memory;
-    uint64_t steps;
+    uint64_t work, asked_at; /* asked_at: the work at the last question whether to stop */
+    struct rf_jinja_stop stop;
     int depth;
+    int escapes; /* inside {% autoescape true %} */
     uint32_t line;
     struct rf_error *error;
     int code;
     struct scope globals;
+    struct scope *top; /* names that the template sets outside of all blocks */
     struct scope *scope;
     struct output *output;
     enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
@@ -204,8 +227,14 @@ value rf_jinja_fail(struct rf_jinja_run *run, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Fails where the value's type lacks an operation: "cannot WHAT a TYPE". */
 value rf_jinja_mistyped(struct rf_jinja_run *run, const char *what, value v);
-/* Counts work; not 0 after a failure, the bound's included. */
+/* Counts work, and asks whether to stop; not 0 after a failure, the bound's included. */
+int rf_jinja_charge(struct rf_jinja_run *run, size_t bytes);
 int rf_jinja_steps(struct rf_jinja_run *run, size_t n);
+/* Work that passes once over a value, without what its items contain. */
+size_t rf_jinja_size(value v);
+/* Calls a function of the language and charges for it. All calls go through here. */
+value rf_jinja_call(struct rf_jinja_run *run, const struct builtin *builtin, value self,
+                    const struct arguments *arguments);
 /* Zeroed memory until the end of the run; NULL after a failure. */
 void *rf_jinja_take(struct rf_jinja_run *run, size_t count, size_t size);
 
@@ -230,6 +259,8 @@ int rf_jinja_as_integer(value v, int64_t *integer);
 int rf_jinja_as_number(value v, double *number);
 /* -1 where len() fails. */
 int64_t rf_jinja_length(struct rf_jinja_run *run, value v);
+/* The value of a text of JSON; fails where it is none. */
+value rf_jinja_read_json(struct rf_jinja_run *run, value text);
 /* The items of anything that can be iterated; NULL after a failure. */
 struct rf_jinja_list *rf_jinja_iterate(struct rf_jinja_run *run, value v);
 value *rf_jinja_find(struct rf_jinja_run *run, const struct rf_jinja_dict *dict, value key);
@@ -244,7 +275,8 @@ size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_s
                        size_t from);
 int rf_jinja_is_space(uint32_t code_point);
 int rf_jinja_is_word(uint32_t code_point); /* \w of Python's expressions */
-value rf_jinja_strip(value string, value characters, int left, int right);
+/* Without white space at the sides, or without `characters`. `run` may be NULL: not charged. */
+value rf_jinja_strip(struct rf_jinja_run *run, value string, value characters, int left, int right);
 
 void rf_jinja_write(struct rf_jinja_run *run, struct output *out, value string);
 void rf_jinja_write_text(struct rf_jinja_run *run, struct output *out, const char *text);
@@ -255,14 +287,35 @@ value rf_jinja_written(struct rf_jinja_run *run, const struct output *out);
 value rf_jinja_str(struct rf_jinja_run *run, value v);
 value rf_jinja_replace(struct rf_jinja_run *run, value text, value old, value with, int64_t most);
 
-/* Case as utf8proc maps single characters. */
-enum letter_case { CASE_LOWER, CASE_UPPER, CASE_CAPITALIZED, CASE_TITLE, CASE_JINJA_TITLE };
+/* Case as Python maps characters, also those that become several. */
+enum letter_case {
+    CASE_LOWER,
+    CASE_UPPER,
+    CASE_FOLD,
+    CASE_SWAPPED,
+    CASE_CAPITALIZED,
+    CASE_TITLE,
+    CASE_JINJA_TITLE
+};
 value rf_jinja_recase(struct rf_jinja_run *run, value string, enum letter_case to);
 /* 1 if all cased characters, and at least one, are upper (or lower) case. */
 int rf_jinja_has_case(struct rf_jinja_run *run, value string, int upper);
 value rf_jinja_lines(struct rf_jinja_run *run, value string, int keep_ends);
 value rf_jinja_join(struct rf_jinja_run *run, value separator, value items);
+
+/* The operator %, and str.format. */
+value rf_jinja_percent(struct rf_jinja_run *run, value format, const struct arguments *arguments);
 value rf_jinja_format(struct rf_jinja_run *run, value format, const struct arguments *arguments);
+/* A text with filler on both sides so that it has `width` characters; `before` and `after` are the
+ * shares of each side: (0, 1) puts all filler behind it, (1, 1) centers it as str.center does. */
+value rf_jinja_pad(struct rf_jinja_run *run, value text, int64_t width, value fill, int before,
+                   int after);
+
+/* HTML: a string as HTML as it is; the text of any value, escaped unless it is HTML. */
+value rf_jinja_html(value string);
+value rf_jinja_escape(struct rf_jinja_run *run, value v);
+/* The value, escaped if `beside` is HTML. */
+value rf_jinja_beside(struct rf_jinja_run *run, value v, value beside);
 
 /* ---- functions and operators ---- */
 
@@ -283,6 +336,7 @@ value rf_jinja_compute(struct rf_jinja_run *run, enum binary_op op, value a, val
 /* The other ones, OP_EQUAL to OP_NOT_IN. */
 int rf_jinja_compare(struct rf_jinja_run *run, enum binary_op op, value a, value b);
 
+extern const struct builtin rf_jinja_string_methods[]; /* the last has no name */
 /* object.name (dot_first) and object[name]. */
 value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first);
 
@@ -307,6 +361,10 @@ void rf_jinja_write_json(struct rf_jinja_run *run, struct output *out, value v,
                          const struct json_style *style);
 
 /* ---- functions by name ---- */
+
+/* A table ends with a row without a name. */
+extern const struct builtin rf_jinja_value_filters[], rf_jinja_text_filters[],
+    rf_jinja_html_filters[], rf_jinja_list_filters[], rf_jinja_tests[];
 
 /* NULL: there is none. */
 const struct builtin *rf_jinja_filter(struct rf_str name);

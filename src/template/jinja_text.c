@@ -9,6 +9,7 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+#include "template/case.h"
 #include "template/jinja_parts.h"
 
 /* ---- parts ---- */
@@ -35,16 +36,17 @@ static int is_stripped(struct rf_str text, size_t at, size_t length, value chara
     return 0;
 }
 
-value rf_jinja_strip(value string, value characters, int left, int right)
+value rf_jinja_strip(struct rf_jinja_run *run, value string, value characters, int left, int right)
 {
     struct rf_str text = rf_jinja_bytes(string);
     size_t from = 0, to = text.bytes;
-    while (left && from < to) {
+    size_t cost = RF_JINJA_ITEM + 2 * (characters.type == RF_JINJA_STRING ? characters.bytes : 0);
+    while (left && from < to && !(run && rf_jinja_charge(run, cost))) {
         size_t length = rf_jinja_char((struct rf_str){text.data, to}, from);
         if (!is_stripped(text, from, length, characters)) break;
         from += length;
     }
-    while (right && to > from) {
+    while (right && to > from && !(run && rf_jinja_charge(run, cost))) {
         size_t length = 1;
         while (length < 4 && length < to - from &&
                ((unsigned char)text.data[to - length] & 0xc0) == 0x80)
@@ -61,12 +63,12 @@ value rf_jinja_strip(value string, value characters, int left, int right)
 void rf_jinja_write(struct rf_jinja_run *run, struct output *out, value string)
 {
     size_t n = string.bytes;
-    if (n == 0 || rf_jinja_steps(run, n / 512)) return;
+    if (n == 0 || rf_jinja_charge(run, RF_JINJA_KEY + n / 4)) return;
     if (n > out->cap - out->n) {
         size_t cap = 2 * out->cap + n + 64;
         char *text = rf_jinja_take(run, cap, 1);
         uint8_t *origins = rf_jinja_take(run, cap, 1);
-        if (!text || !origins) return;
+        if (!text || !origins || rf_jinja_charge(run, out->n / 4)) return;
         if (out->n) {
             memcpy(text, out->text, out->n);
             memcpy(origins, out->origins, out->n);
@@ -101,6 +103,7 @@ static void write_real(struct rf_jinja_run *run, struct output *out, double real
 {
     char text[40], digits[24];
     int precision = 0, power;
+    if (rf_jinja_steps(run, 32)) return;
     if (!isfinite(real)) {
         rf_jinja_write_text(run, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
         return;
@@ -147,8 +150,10 @@ static void write_repr_string(struct rf_jinja_run *run, struct output *out, valu
     struct rf_str text = rf_jinja_bytes(string);
     int apostrophe = text.bytes && memchr(text.data, '\'', text.bytes);
     const char *quote = apostrophe && !memchr(text.data, '"', text.bytes) ? "\"" : "'";
+    rf_jinja_write_text(run, out, string.marked ? "Markup(" : "");
     rf_jinja_write_text(run, out, quote);
-    for (size_t at = 0, length; at < text.bytes && !run->code; at += length) {
+    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_ITEM);
+         at += length) {
         char escape[16] = "";
         length = rf_jinja_char(text, at);
         uint32_t c = rf_utf8_length(text.data + at, length) ? rf_utf8_decode(text.data + at, length)
@@ -172,6 +177,7 @@ static void write_repr_string(struct rf_jinja_run *run, struct output *out, valu
         rf_jinja_write(run, out, shown);
     }
     rf_jinja_write_text(run, out, quote);
+    rf_jinja_write_text(run, out, string.marked ? ")" : "");
 }
 
 static void write_repr_list(struct rf_jinja_run *run, struct output *out, value v)
@@ -207,19 +213,17 @@ void rf_jinja_write_repr(struct rf_jinja_run *run, struct output *out, value v)
     if (rf_jinja_steps(run, 1)) return;
     run->depth++;
     switch (v.type) {
-    case RF_JINJA_UNDEFINED: break;
+    case RF_JINJA_UNDEFINED: rf_jinja_write_text(run, out, "Undefined"); break;
     case RF_JINJA_NONE: rf_jinja_write_text(run, out, "None"); break;
     case RF_JINJA_BOOL: rf_jinja_write_text(run, out, v.u.integer ? "True" : "False"); break;
     case RF_JINJA_INT:
         snprintf(text, sizeof text, "%" PRId64, v.u.integer);
         rf_jinja_write_text(run, out, text);
         break;
-    case RF_JINJA_FLOAT:
-        if (v.bytes)
-            rf_jinja_write(run, out, rf_jinja_string((struct rf_str){v.digits, v.bytes}, 0));
-        else
-            write_real(run, out, v.u.real);
+    case RF_JINJA_BIG:
+        rf_jinja_write(run, out, rf_jinja_string(rf_jinja_bytes(v), v.origin));
         break;
+    case RF_JINJA_FLOAT: write_real(run, out, v.u.real); break;
     case RF_JINJA_STRING: write_repr_string(run, out, v); break;
     case RF_JINJA_LIST:
     case RF_JINJA_TUPLE: write_repr_list(run, out, v); break;
@@ -233,7 +237,7 @@ void rf_jinja_write_str(struct rf_jinja_run *run, struct output *out, value v)
 {
     if (v.type == RF_JINJA_STRING)
         rf_jinja_write(run, out, v);
-    else
+    else if (v.type != RF_JINJA_UNDEFINED) /* whose text is empty */
         rf_jinja_write_repr(run, out, v);
 }
 
@@ -250,7 +254,7 @@ value rf_jinja_replace(struct rf_jinja_run *run, value string, value old, value 
     struct output out = {0};
     struct rf_str text = rf_jinja_bytes(string), wanted = rf_jinja_bytes(old);
     size_t at = 0;
-    while (most-- != 0 && !run->code) {
+    while (most-- != 0 && !rf_jinja_charge(run, RF_JINJA_KEY)) {
         size_t found = rf_jinja_search(run, text, wanted, at);
         if (found == SIZE_MAX) break;
         rf_jinja_write(run, &out, rf_jinja_cut(string, at, found));
@@ -282,6 +286,18 @@ static int is_cased(uint32_t c)
            category == UTF8PROC_CATEGORY_LT;
 }
 
+static int is_case_ignorable(uint32_t c)
+{
+    switch (utf8proc_category((utf8proc_int32_t)c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return 1;
+    default: return c == '\'' || c == '.' || c == ':' || c == 0xb7 || c == 0x2019;
+    }
+}
+
 /* Whether a word begins behind a character. */
 static int begins_word(uint32_t before, enum letter_case to)
 {
@@ -289,25 +305,64 @@ static int begins_word(uint32_t before, enum letter_case to)
     return rf_jinja_is_space(before) || (before < 0x80 && before && strchr("-({[<", (int)before));
 }
 
+/* Whether the capital sigma at `at` ends a word: Python looks past characters that case ignores. */
+static int is_final_sigma(struct rf_jinja_run *run, struct rf_str text, size_t at, size_t length)
+{
+    enum { REACH = 64 }; /* bytes that are looked at on each side */
+    size_t behind = at + length, before = at;
+    uint32_t c = 0;
+    while (before > 0 && at - before < REACH) {
+        do before--;
+        while (before > 0 && ((unsigned char)text.data[before] & 0xc0) == 0x80);
+        c = rf_utf8_length(text.data + before, text.bytes - before)
+                ? rf_utf8_decode(text.data + before, rf_jinja_char(text, before))
+                : 0;
+        if (rf_jinja_charge(run, RF_JINJA_ITEM) || !is_case_ignorable(c)) break;
+    }
+    if (before == at || !is_cased(c)) return 0;
+    for (; behind < text.bytes && behind - at < REACH; behind += length) {
+        length = rf_jinja_char(text, behind);
+        c = rf_utf8_length(text.data + behind, length) ? rf_utf8_decode(text.data + behind, length)
+                                                       : 0;
+        if (rf_jinja_charge(run, RF_JINJA_ITEM) || !is_case_ignorable(c)) return !is_cased(c);
+    }
+    return 1;
+}
+
+static enum rf_case case_of(uint32_t c, enum letter_case to, int begins, int first)
+{
+    switch (to) {
+    case CASE_UPPER: return RF_CASE_UPPER;
+    case CASE_FOLD: return RF_CASE_FOLD;
+    case CASE_SWAPPED:
+        return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LU ? RF_CASE_LOWER
+                                                                              : RF_CASE_UPPER;
+    case CASE_CAPITALIZED: return first ? RF_CASE_TITLE : RF_CASE_LOWER;
+    case CASE_TITLE: return begins ? RF_CASE_TITLE : RF_CASE_LOWER;
+    case CASE_JINJA_TITLE: return begins ? RF_CASE_UPPER : RF_CASE_LOWER;
+    default: return RF_CASE_LOWER;
+    }
+}
+
 value rf_jinja_recase(struct rf_jinja_run *run, value string, enum letter_case to)
 {
     struct output out = {0};
     struct rf_str text = rf_jinja_bytes(string);
     uint32_t before = ' ';
-    for (size_t at = 0, length; at < text.bytes && !rf_jinja_steps(run, 1); at += length) {
-        char changed[4];
+    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_ITEM);
+         at += length) {
+        char changed[RF_CASE_BYTES];
         value shown;
         length = rf_jinja_char(text, at);
         shown = rf_jinja_cut(string, at, at + length);
         if (rf_utf8_length(text.data + at, length)) {
             uint32_t c = rf_utf8_decode(text.data + at, length);
-            int upper = to == CASE_UPPER || (to == CASE_CAPITALIZED && at == 0) ||
-                        (to >= CASE_TITLE && begins_word(before, to));
+            enum rf_case wanted = case_of(c, to, at == 0 || begins_word(before, to), at == 0);
             before = c;
-            utf8proc_int32_t mapped = upper ? utf8proc_toupper((utf8proc_int32_t)c)
-                                            : utf8proc_tolower((utf8proc_int32_t)c);
             uint8_t origin = shown.origins ? shown.origins[0] : shown.origin;
-            size_t n = rf_utf8_encode((uint32_t)mapped, changed);
+            int ends =
+                wanted == RF_CASE_LOWER && c == 0x3a3 && is_final_sigma(run, text, at, length);
+            size_t n = ends ? rf_utf8_encode(0x3c2, changed) : rf_case_map(c, wanted, changed);
             shown = rf_jinja_string((struct rf_str){changed, n}, origin);
         }
         rf_jinja_write(run, &out, shown);
@@ -319,8 +374,8 @@ int rf_jinja_has_case(struct rf_jinja_run *run, value string, int upper)
 {
     struct rf_str text = rf_jinja_bytes(string);
     int cased = 0;
-    rf_jinja_steps(run, text.bytes / 32);
-    for (size_t at = 0, length; at < text.bytes; at += length) {
+    rf_jinja_charge(run, text.bytes * RF_JINJA_KEY);
+    for (size_t at = 0, length; at < text.bytes && !run->code; at += length) {
         length = rf_jinja_char(text, at);
         if (!rf_utf8_length(text.data + at, length)) continue;
         uint32_t c = rf_utf8_decode(text.data + at, length);
@@ -343,9 +398,9 @@ value rf_jinja_lines(struct rf_jinja_run *run, value string, int keep_ends)
     value list = rf_jinja_list(run);
     struct rf_str text = rf_jinja_bytes(string);
     size_t begin = 0;
+    rf_jinja_charge(run, text.bytes * RF_JINJA_KEY);
     for (size_t at = 0, length; at < text.bytes && !run->code; at += length) {
         length = rf_jinja_char(text, at);
-        if (at % 64 == 0) rf_jinja_steps(run, 1);
         if (!rf_utf8_length(text.data + at, length) ||
             !ends_line(rf_utf8_decode(text.data + at, length)))
             continue;
@@ -357,6 +412,7 @@ value rf_jinja_lines(struct rf_jinja_run *run, value string, int keep_ends)
     return list;
 }
 
+/* Of HTML and other texts, the others are escaped. */
 value rf_jinja_join(struct rf_jinja_run *run, value separator, value items)
 {
     struct output out = {0};
@@ -366,60 +422,44 @@ value rf_jinja_join(struct rf_jinja_run *run, value separator, value items)
         if (list->items[i].type != RF_JINJA_STRING)
             rf_jinja_mistyped(run, "join", list->items[i]);
         else
-            rf_jinja_write(run, &out, list->items[i]);
+            rf_jinja_write(run, &out, rf_jinja_beside(run, list->items[i], separator));
     }
-    return rf_jinja_written(run, &out);
+    value joined = rf_jinja_written(run, &out);
+    return separator.marked ? rf_jinja_html(joined) : joined;
 }
 
-/* One conversion of the % operator: `spec` is what lies between "%" and the letter. */
-static void format_value(struct rf_jinja_run *run, struct output *out, const char *spec,
-                         char letter, value v)
+/* ---- HTML ---- */
+
+value rf_jinja_html(value string)
 {
-    char format[24], text[512];
-    double real = 0;
-    if (letter == 's' && !spec[0]) {
-        rf_jinja_write_str(run, out, v);
-    } else if (letter == 'r' && !spec[0]) {
-        rf_jinja_write_repr(run, out, v);
-    } else if (strchr("dixX", letter) && rf_jinja_as_number(v, &real)) {
-        int64_t integer = v.type == RF_JINJA_FLOAT ? (int64_t)real : v.u.integer;
-        snprintf(format, sizeof format, "%%%s" PRId64, spec);
-        format[strlen(format) - 1] = letter;
-        snprintf(text, sizeof text, format, integer);
-        rf_jinja_write_text(run, out, text);
-    } else if (strchr("feg", letter) && rf_jinja_as_number(v, &real)) {
-        snprintf(format, sizeof format, "%%%s%c", spec, letter);
-        snprintf(text, sizeof text, format, real);
-        rf_jinja_write_text(run, out, text);
-    } else {
-        rf_jinja_mistyped(run, "format", v);
-    }
+    string.marked = 1;
+    return string;
 }
 
-/* The format's % conversions: of texts, and of numbers with a width and a precision. */
-value rf_jinja_format(struct rf_jinja_run *run, value format, const struct arguments *arguments)
+value rf_jinja_escape(struct rf_jinja_run *run, value v)
 {
+    static const char plain[] = "&<>'\"";
+    static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    value string = rf_jinja_str(run, v);
+    struct rf_str text = rf_jinja_bytes(string);
     struct output out = {0};
-    struct rf_str text = rf_jinja_bytes(format);
-    size_t next = 0;
-    for (size_t at = 0; at < text.bytes && !rf_jinja_steps(run, 1);) {
-        size_t end = at;
-        char spec[8];
-        size_t n = 0;
-        while (end < text.bytes && text.data[end] != '%') end++;
-        rf_jinja_write(run, &out, rf_jinja_cut(format, at, end));
-        if (end++ >= text.bytes) break;
-        while (end < text.bytes && strchr("-+ 0.123456789", text.data[end]) && n < 6)
-            spec[n++] = text.data[end++];
-        spec[n] = 0;
-        at = end + 1;
-        if (end < text.bytes && text.data[end] == '%' && n == 0)
-            rf_jinja_write_text(run, &out, "%");
-        else if (end < text.bytes && text.data[end] && strchr("srdixXfeg", text.data[end]) &&
-                 next < arguments->n && strlen(spec) < 5)
-            format_value(run, &out, spec, text.data[end], arguments->positional[next++]);
-        else
-            return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "a format is not known");
+    if (string.marked) return string;
+    for (size_t at = 0, end; at < text.bytes && !run->code; at = end) {
+        const char *found = NULL;
+        for (end = at; end < text.bytes; end++)
+            if (text.data[end] && (found = strchr(plain, text.data[end])) != NULL) break;
+        rf_jinja_write(run, &out, rf_jinja_cut(string, at, end));
+        if (end == text.bytes) break;
+        value escape = rf_jinja_text(escapes[found - plain]); /* of the character's origin */
+        escape.origin = string.origins ? string.origins[end] : string.origin;
+        rf_jinja_write(run, &out, escape);
+        end++;
     }
-    return rf_jinja_written(run, &out);
+    return rf_jinja_html(rf_jinja_written(run, &out));
+}
+
+value rf_jinja_beside(struct rf_jinja_run *run, value v, value beside)
+{
+    int html = beside.type == RF_JINJA_STRING && beside.marked;
+    return html ? rf_jinja_escape(run, v) : v;
 }

@@ -4,9 +4,11 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
+#include "model/reader.h"
 #include "template/jinja_parts.h"
 
 /* ---- failures and bounds ---- */
@@ -42,12 +44,59 @@ value rf_jinja_mistyped(struct rf_jinja_run *run, const char *what, value v)
     return rf_jinja_fail(run, RF_ERR_ARGUMENT, "it cannot %s %s", what, rf_jinja_type_name(v));
 }
 
+int rf_jinja_charge(struct rf_jinja_run *run, size_t bytes)
+{
+    run->work += bytes < RF_JINJA_MAX_WORK ? bytes : RF_JINJA_MAX_WORK;
+    if (run->work > RF_JINJA_MAX_WORK)
+        return rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "it takes too many steps"), run->code;
+    if (run->work - run->asked_at < RF_JINJA_ROUND) return run->code;
+    run->asked_at = run->work;
+    if (run->stop.asked && run->stop.asked(run->stop.user))
+        rf_jinja_fail(run, RF_ERR_CANCELLED, "the rendering was cancelled");
+    return run->code;
+}
+
 int rf_jinja_steps(struct rf_jinja_run *run, size_t n)
 {
-    run->steps += n;
-    if (run->steps > RF_JINJA_MAX_STEPS)
-        rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "it takes too many steps");
-    return run->code;
+    return rf_jinja_charge(run, n < RF_JINJA_MAX_WORK ? n * RF_JINJA_STEP : n);
+}
+
+size_t rf_jinja_size(value v)
+{
+    switch (v.type) {
+    case RF_JINJA_STRING:
+    case RF_JINJA_BIG: return v.bytes;
+    case RF_JINJA_LIST:
+    case RF_JINJA_TUPLE: return v.u.list->n * RF_JINJA_ITEM;
+    case RF_JINJA_DICT:
+    case RF_JINJA_NAMESPACE: return v.u.dict->n * 2 * RF_JINJA_ITEM;
+    default: return 0;
+    }
+}
+
+/* Texts that a method makes of HTML are HTML. */
+static value keep_html(value v)
+{
+    if (v.type == RF_JINJA_STRING) return rf_jinja_html(v);
+    for (size_t i = 0; rf_jinja_is_sequence(v) && i < v.u.list->n; i++)
+        v.u.list->items[i] = keep_html(v.u.list->items[i]);
+    return v;
+}
+
+value rf_jinja_call(struct rf_jinja_run *run, const struct builtin *builtin, value self,
+                    const struct arguments *arguments)
+{
+    size_t size = RF_JINJA_STEP;
+    if (!(builtin->flags & BUILTIN_CONSTANT)) {
+        size += rf_jinja_size(self);
+        for (size_t i = 0; i < arguments->n; i++) size += rf_jinja_size(arguments->positional[i]);
+        for (size_t i = 0; i < arguments->n_named; i++) size += rf_jinja_size(arguments->named[i]);
+    }
+    if (rf_jinja_charge(run, size)) return (value){0};
+    value v = builtin->call(run, self, arguments);
+    if (run->code) return (value){0};
+    int html = builtin->flags & BUILTIN_KEEPS_HTML && self.type == RF_JINJA_STRING && self.marked;
+    return html ? keep_html(v) : v;
 }
 
 void *rf_jinja_take(struct rf_jinja_run *run, size_t count, size_t size)
@@ -57,6 +106,7 @@ void *rf_jinja_take(struct rf_jinja_run *run, size_t count, size_t size)
         rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "it needs too much memory");
         return NULL;
     }
+    if (rf_jinja_charge(run, count * size / 8)) return NULL; /* it is cleared */
     void *memory = rf_arena_alloc(&run->arena, count, size, "chat template", run->error);
     if (!memory) run->code = RF_ERR_MEMORY;
     return memory;
@@ -70,6 +120,7 @@ static int run_grow(struct rf_jinja_run *run, void *array, size_t n, size_t *cap
     size_t wanted = *cap ? 2 * *cap : 4;
     if (!(grown = rf_jinja_take(run, wanted, size))) return 0;
     memcpy(&old, array, sizeof old);
+    if (rf_jinja_charge(run, n * size / 8)) return 0;
     if (n) memcpy(grown, old, n * size);
     memcpy(array, &grown, sizeof grown);
     *cap = wanted;
@@ -116,7 +167,8 @@ value rf_jinja_text(const char *text)
 
 struct rf_str rf_jinja_bytes(value string)
 {
-    int has = string.type == RF_JINJA_STRING || string.type == RF_JINJA_UNDEFINED;
+    int has = string.type == RF_JINJA_STRING || string.type == RF_JINJA_UNDEFINED ||
+              string.type == RF_JINJA_BIG;
     return has && string.bytes ? (struct rf_str){string.u.data, string.bytes}
                                : (struct rf_str){"", 0};
 }
@@ -143,7 +195,7 @@ value rf_jinja_dict(struct rf_jinja_run *run)
 void rf_jinja_add(struct rf_jinja_run *run, value list, value item)
 {
     struct rf_jinja_list *items = list.u.list;
-    if (!rf_jinja_is_sequence(list)) return;
+    if (!rf_jinja_is_sequence(list) || rf_jinja_charge(run, RF_JINJA_ITEM)) return;
     if (run_grow(run, &items->items, items->n, &items->cap, sizeof item))
         items->items[items->n++] = item;
 }
@@ -176,9 +228,11 @@ value rf_jinja_items(struct rf_jinja_run *run, const struct rf_jinja_dict *dict)
 
 value *rf_jinja_find(struct rf_jinja_run *run, const struct rf_jinja_dict *dict, value key)
 {
-    rf_jinja_steps(run, dict->n / 8);
-    for (size_t i = 0; i < dict->n; i++)
-        if (rf_jinja_equal(run, dict->keys[i], key)) return &dict->values[i];
+    for (size_t i = 0; i < dict->n && !rf_jinja_charge(run, RF_JINJA_KEY); i++) {
+        int apart = dict->keys[i].type == RF_JINJA_STRING && key.type == RF_JINJA_STRING &&
+                    dict->keys[i].bytes != key.bytes;
+        if (!apart && rf_jinja_equal(run, dict->keys[i], key)) return &dict->values[i];
+    }
     return NULL;
 }
 
@@ -202,7 +256,29 @@ void rf_jinja_put(struct rf_jinja_run *run, value dict, const char *key, value v
     if (dict.type == RF_JINJA_DICT) rf_jinja_insert(run, dict.u.dict, rf_jinja_text(key), v);
 }
 
-value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, uint8_t origin)
+/* A text of a document: the document's, or a copy that lives as long as the run. */
+static value json_string_value(struct rf_jinja_run *run, struct rf_str text, uint8_t origin,
+                               int copies)
+{
+    char *copy = copies && text.bytes ? rf_jinja_take(run, text.bytes, 1) : NULL;
+    if (copy) {
+        memcpy(copy, text.data, text.bytes);
+        text.data = copy;
+    }
+    return copies && text.bytes && !copy ? (value){0} : rf_jinja_string(text, origin);
+}
+
+/* An integer beyond 64 bits; its digits are followed by a zero byte. */
+static value big_value(struct rf_jinja_run *run, struct rf_str digits, uint8_t origin)
+{
+    char *copy = rf_jinja_take(run, digits.bytes + 1, 1);
+    if (!copy) return (value){0};
+    memcpy(copy, digits.data, digits.bytes);
+    return (value){.type = RF_JINJA_BIG, .origin = origin, .u.data = copy, .bytes = digits.bytes};
+}
+
+static value convert_json(struct rf_jinja_run *run, const struct rf_json *json, uint8_t origin,
+                          int copies)
 {
     struct rf_str text, key;
     const struct rf_json *member;
@@ -210,30 +286,53 @@ value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, u
     int64_t integer;
     double real;
     int flag;
-    if (rf_json_string(json, &text)) return rf_jinja_string(text, origin);
+    if (rf_json_string(json, &text)) return json_string_value(run, text, origin, copies);
     if (rf_json_integer(json, &integer)) return rf_jinja_integer(integer);
     if (rf_json_number_string(json, number, &text)) {
+        if (strcspn(text.data, ".eE") >= text.bytes && text.bytes > 2) /* not -0 */
+            return big_value(run, text, origin);
         if (!rf_json_number(json, &real)) real = text.data[0] == '-' ? -INFINITY : INFINITY;
-        value made = rf_jinja_real(real);
-        if (strcspn(text.data, ".eE") >= text.bytes && text.bytes > 2) { /* not -0 */
-            made.digits = text.data;
-            made.bytes = text.bytes;
-        }
-        return made;
+        return rf_jinja_real(real);
     }
     if (rf_json_bool(json, &flag)) return rf_jinja_bool(flag);
     if (rf_json_is_array(json)) {
         value list = rf_jinja_list(run);
         for (size_t i = 0; i < rf_json_count(json) && !run->code; i++)
-            rf_jinja_add(run, list, rf_jinja_from_json(run, rf_json_at(json, i), origin));
+            rf_jinja_add(run, list, convert_json(run, rf_json_at(json, i), origin, copies));
         return list;
     }
     if (!rf_json_is_object(json)) return rf_jinja_none();
     value dict = rf_jinja_dict(run);
     for (void *i = NULL; !run->code && rf_json_next(json, &i, &key, &member);)
-        rf_jinja_insert(run, dict.u.dict, rf_jinja_string(key, origin),
-                        rf_jinja_from_json(run, member, origin));
+        rf_jinja_insert(run, dict.u.dict, json_string_value(run, key, origin, copies),
+                        convert_json(run, member, origin, copies));
     return dict;
+}
+
+value rf_jinja_from_json(struct rf_jinja_run *run, const struct rf_json *json, uint8_t origin)
+{
+    return convert_json(run, json, origin, 0);
+}
+
+value rf_jinja_read_json(struct rf_jinja_run *run, value text)
+{
+    struct rf_error why = {0};
+    struct rf_reading reading = {.path = "a text", .error = &why};
+    struct output out = {0};
+    value v = {0};
+    if (rf_jinja_charge(run, text.bytes * RF_JINJA_ITEM)) return v;
+    rf_jinja_write_text(run, &out, "["); /* the text may be any value */
+    rf_jinja_write(run, &out, text);
+    rf_jinja_write_text(run, &out, "]");
+    if (run->code) return v;
+    struct rf_json *document = rf_json_parse(&reading, NULL, (struct rf_str){out.text, out.n});
+    if (rf_json_count(document) == 1)
+        v = convert_json(run, rf_json_at(document, 0), text.origins ? text.origins[0] : text.origin,
+                         1);
+    else
+        rf_jinja_fail(run, RF_ERR_ARGUMENT, "a text is not JSON");
+    rf_json_free(document);
+    return v;
 }
 
 value rf_jinja_callable_value(struct rf_jinja_run *run, struct rf_jinja_callable callable)
@@ -265,7 +364,8 @@ const char *rf_jinja_type_name(value v)
                                         "a dict",
                                         "a namespace",
                                         "a loop",
-                                        "a function"};
+                                        "a function",
+                                        "an integer"};
     return names[v.type];
 }
 
@@ -304,6 +404,8 @@ int rf_jinja_as_number(value v, double *number)
         *number = v.u.real;
     else if (rf_jinja_as_integer(v, &integer))
         *number = (double)integer;
+    else if (v.type == RF_JINJA_BIG)
+        *number = strtod(v.u.data, NULL);
     else
         return 0;
     return 1;
@@ -333,10 +435,13 @@ static int same_values(struct rf_jinja_run *run, value a, value b)
     double x, y;
     int64_t i, j;
     if (rf_jinja_as_integer(a, &i) && rf_jinja_as_integer(b, &j)) return i == j;
-    if (rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return x == y;
+    int big = (a.type == RF_JINJA_BIG || b.type == RF_JINJA_BIG) && a.type != RF_JINJA_FLOAT &&
+              b.type != RF_JINJA_FLOAT;
+    if (!big && rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return x == y;
     if (a.type != b.type) return 0;
     switch (a.type) {
-    case RF_JINJA_STRING: return rf_str_same(rf_jinja_bytes(a), rf_jinja_bytes(b));
+    case RF_JINJA_STRING:
+    case RF_JINJA_BIG: return rf_str_same(rf_jinja_bytes(a), rf_jinja_bytes(b));
     case RF_JINJA_LIST:
     case RF_JINJA_TUPLE: return same_lists(run, a.u.list, b.u.list);
     case RF_JINJA_DICT: return same_dicts(run, a.u.dict, b.u.dict);
@@ -352,13 +457,25 @@ int rf_jinja_equal(struct rf_jinja_run *run, value a, value b)
     /* Values cannot contain themselves, but a list that is nested in itself by hand is as deep as
      * the template is long. */
     int same = 0;
+    int texts = a.type == RF_JINJA_STRING && b.type == RF_JINJA_STRING;
     if (run->depth >= RF_JINJA_MAX_DEPTH)
         rf_jinja_fail(run, RF_ERR_UNSUPPORTED, "its values are nested too deeply");
-    if (rf_jinja_steps(run, a.type == RF_JINJA_STRING ? a.bytes / 256 : 1)) return 0;
+    if (rf_jinja_charge(run, RF_JINJA_ITEM + (texts && a.bytes == b.bytes ? a.bytes / 8 : 0)))
+        return 0;
     run->depth++;
     same = same_values(run, a, b);
     run->depth--;
     return same;
+}
+
+/* Digits without leading zeros: the longer number is farther from zero. */
+static int order_big(value a, value b)
+{
+    int negative = *a.u.data == '-';
+    if (negative != (*b.u.data == '-')) return negative ? -1 : 1;
+    int order = a.bytes != b.bytes ? (a.bytes > b.bytes) - (a.bytes < b.bytes)
+                                   : memcmp(a.u.data, b.u.data, a.bytes);
+    return negative ? -order : order;
 }
 
 int rf_jinja_order(struct rf_jinja_run *run, value a, value b)
@@ -366,9 +483,10 @@ int rf_jinja_order(struct rf_jinja_run *run, value a, value b)
     double x, y;
     int64_t i, j;
     if (rf_jinja_as_integer(a, &i) && rf_jinja_as_integer(b, &j)) return (i > j) - (i < j);
+    if (a.type == RF_JINJA_BIG && b.type == RF_JINJA_BIG) return order_big(a, b);
     if (rf_jinja_as_number(a, &x) && rf_jinja_as_number(b, &y)) return (x > y) - (x < y);
     if (a.type == RF_JINJA_STRING && b.type == RF_JINJA_STRING) {
-        rf_jinja_steps(run, a.bytes / 256);
+        rf_jinja_charge(run, RF_JINJA_ITEM + (a.bytes < b.bytes ? a.bytes : b.bytes) / 8);
         return rf_str_order(rf_jinja_bytes(a), rf_jinja_bytes(b));
     }
     if (rf_jinja_is_sequence(a) && a.type == b.type) {
@@ -395,10 +513,12 @@ size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_s
         size_t window = text.bytes - from - wanted.bytes + 1;
         const char *at = memchr(text.data + from, wanted.data[0], window);
         size_t passed = at ? (size_t)(at - text.data) - from : window;
-        if (rf_jinja_steps(run, 1 + passed / 256) || !at) break;
+        if (rf_jinja_charge(run, RF_JINJA_KEY + passed / 16) || !at) break;
         from += passed;
-        if (memcmp(at, wanted.data, wanted.bytes) == 0) return from;
-        rf_jinja_steps(run, wanted.bytes / 256);
+        size_t same = 1;
+        while (same < wanted.bytes && at[same] == wanted.data[same]) same++;
+        if (same == wanted.bytes) return from;
+        rf_jinja_charge(run, same);
         from++;
     }
     return SIZE_MAX;
@@ -415,7 +535,7 @@ int rf_jinja_contains(struct rf_jinja_run *run, value container, value item)
     }
     if (container.type == RF_JINJA_DICT) return rf_jinja_find(run, container.u.dict, item) != NULL;
     const struct rf_jinja_list *list = rf_jinja_iterate(run, container);
-    for (size_t i = 0; list && i < list->n; i++)
+    for (size_t i = 0; list && i < list->n && !run->code; i++)
         if (rf_jinja_equal(run, list->items[i], item)) return 1;
     return 0;
 }
@@ -429,7 +549,7 @@ int64_t rf_jinja_length(struct rf_jinja_run *run, value v)
     case RF_JINJA_TUPLE: return (int64_t)v.u.list->n;
     case RF_JINJA_DICT: return (int64_t)v.u.dict->n;
     case RF_JINJA_STRING:
-        rf_jinja_steps(run, v.bytes / 64);
+        rf_jinja_charge(run, v.bytes * RF_JINJA_KEY / 2);
         for (size_t at = 0; at < v.bytes; at += rf_jinja_char(rf_jinja_bytes(v), at)) n++;
         return n;
     default: rf_jinja_mistyped(run, "count", v); return -1;
@@ -445,13 +565,16 @@ struct rf_jinja_list *rf_jinja_iterate(struct rf_jinja_run *run, value v)
     case RF_JINJA_UNDEFINED: return rf_jinja_list(run).u.list;
     case RF_JINJA_DICT:
         list = rf_jinja_list(run);
-        for (size_t i = 0; i < v.u.dict->n; i++) rf_jinja_add(run, list, v.u.dict->keys[i]);
+        for (size_t i = 0; i < v.u.dict->n && !run->code; i++)
+            rf_jinja_add(run, list, v.u.dict->keys[i]);
         break;
     case RF_JINJA_STRING:
         list = rf_jinja_list(run);
         for (size_t at = 0, length; at < v.bytes && !run->code; at += length) {
             length = rf_jinja_char(rf_jinja_bytes(v), at);
-            rf_jinja_add(run, list, rf_jinja_cut(v, at, at + length));
+            value one = rf_jinja_cut(v, at, at + length);
+            one.marked = 0; /* markupsafe gives plain characters */
+            rf_jinja_add(run, list, one);
         }
         break;
     default: rf_jinja_mistyped(run, "iterate over", v); return NULL;

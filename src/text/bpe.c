@@ -145,6 +145,18 @@ struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *readi
     return NULL;
 }
 
+int rf_bpe_has_all_bytes(const struct rf_bpe *bpe)
+{
+    int all = 1;
+    for (int byte = 0; byte < 256; byte++) all &= bpe->byte_ids[byte] >= 0;
+    return all;
+}
+
+int rf_bpe_normalises(const struct rf_bpe *bpe)
+{
+    return bpe->nfc;
+}
+
 void rf_bpe_free(struct rf_bpe *bpe)
 {
     if (!bpe) return;

@@ -12,6 +12,11 @@ struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *readi
 /* Frees the parts that are not in the arena. */
 void rf_bpe_free(struct rf_bpe *bpe);
 
+/* Whether every byte has a token. */
+int rf_bpe_has_all_bytes(const struct rf_bpe *bpe);
+/* Whether texts are brought to form C first. */
+int rf_bpe_normalises(const struct rf_bpe *bpe);
+
 /* Appends the ids of a text that has no special tokens. */
 void rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
                    struct rf_token_writer *out);

@@ -8,58 +8,173 @@
 
 #include "base/utf8.h"
 #include "model/letters.h"
+#include "text/unicode_kinds.h"
 
-/* White space as Unicode and Oniguruma (HF's engine) have it. PCRE2's own \s differs in U+180E. */
-#define S "\\t-\\r\\x{85}\\p{Z}"
-/* The patterns of the models' tokenizer.json files, with \s and \S written out. */
+/* The expressions run over a text with one byte for each character: ASCII stands for itself, every
+ * other character is 0x80 + 8 * its kind (unicode_kinds.h) + its flags. So classes do not depend on
+ * the version of Unicode that PCRE2 knows, and PCRE2 looks at single bytes. Of the sets below, the
+ * second part lists the bytes of kinds. */
+#define SPACE "\\t-\\r \\x88-\\x8f"
+#define PUNCTUATION "!-#%-*,-/:;?@\\[-\\]_{}\\x90-\\x97"
+#define SYMBOL "$+<=>^`|~\\x98-\\x9f"
+#define NUMBER "0-9\\xa0-\\xa7"
+#define MARK "\\xa8-\\xaf"
+#define LETTER "A-Za-z\\xb0-\\xdf"
+/* o200k and its relatives: an upper-case beginning and a lower-case rest are one word. */
+#define UPPER "A-Z\\xa8-\\xbf\\xd0-\\xdf"
+#define LOWER "a-z\\xa8-\\xcf"
+/* The flags, which a pre-tokenizer gives to characters beyond ASCII. */
+enum { FLAG_MARKS = 1, FLAG_LETTERS = 2, FLAG_ASIAN = 4 };
+#define HAS_MARKS                                                                                  \
+    "\\x81\\x83\\x85\\x87\\x89\\x8b\\x8d\\x8f\\x91\\x93\\x95\\x97\\x99\\x9b\\x9d\\x9f\\xa1\\xa3\\" \
+    "xa5\\xa7\\xa9"                                                                                \
+    "\\xab\\xad\\xaf\\xb1\\xb3\\xb5\\xb7\\xb9\\xbb\\xbd\\xbf\\xc1\\xc3\\xc5\\xc7\\xc9\\xcb\\xcd\\" \
+    "xcf\\xd1\\xd3"                                                                                \
+    "\\xd5\\xd7\\xd9\\xdb\\xdd\\xdf"
+#define HAS_LETTERS                                                                                \
+    "\\x82\\x83\\x86\\x87\\x8a\\x8b\\x8e\\x8f\\x92\\x93\\x96\\x97\\x9a\\x9b\\x9e\\x9f\\xa2\\xa3\\" \
+    "xa6\\xa7\\xaa"                                                                                \
+    "\\xab\\xae\\xaf\\xb2\\xb3\\xb6\\xb7\\xba\\xbb\\xbe\\xbf\\xc2\\xc3\\xc6\\xc7\\xca\\xcb\\xce\\" \
+    "xcf\\xd2\\xd3"                                                                                \
+    "\\xd6\\xd7\\xda\\xdb\\xde\\xdf"
+#define HAS_ASIAN                                                                         \
+    "\\x84-\\x87\\x8c-\\x8f\\x94-\\x97\\x9c-\\x9f\\xa4-\\xa7\\xac-\\xaf\\xb4-\\xb7\\xbc-" \
+    "\\xbf\\xc4-\\xc7\\xcc-"                                                              \
+    "\\xcf\\xd4-\\xd7\\xdc-\\xdf"
+
+/* The patterns of the models' tokenizer.json files. */
 #define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
+/* U+017F is an s where case is ignored. */
+#define ANY_CASE "(?i:" CONTRACTIONS "|'[\\xc8-\\xcf])"
+#define ENDS "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
 #define WORDS_GPT2 \
-    CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "])|[" S "]+"
+    CONTRACTIONS "| ?[" LETTER "]+| ?[" NUMBER "]+| ?[^" SPACE LETTER NUMBER "]+|" ENDS
 /* HF splits off single digits before it applies GPT-2's pattern to the rest, so white space before
  * a digit stands at the end of its piece. In this single pattern, the lookahead treats a digit as
  * that end. */
-#define WORDS_SMOLLM \
-    CONTRACTIONS "|\\p{N}| ?\\p{L}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "\\p{N}])|[" S "]+"
-#define WORDS_LLAMA3(digits)                                                \
-    "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" S \
-    "\\p{L}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
-
-/* o200k and its relatives: an upper-case beginning and a lower-case rest are one word. */
-#define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
-#define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
-#define WORDS_O200K(ending, digits)                                                               \
-    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" ending "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER      \
-    "]+[" LOWER "]*" ending "|" digits "| ?[^" S "\\p{L}\\p{N}]+[\\r\\n/]*|[" S "]*[\\r\\n]+|[" S \
-    "]+(?![^" S "])|[" S "]+"
+#define WORDS_SMOLLM                                                                   \
+    CONTRACTIONS "|[" NUMBER "]| ?[" LETTER "]+| ?[^" SPACE LETTER NUMBER "]+|[" SPACE \
+                 "]+(?![^" SPACE NUMBER "])|[" SPACE "]+"
+#define LINES "[" SPACE "]*[\\r\\n]+|" ENDS
+#define WORDS_LLAMA3(digits)                                                                 \
+    ANY_CASE "|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]+|" digits "| ?[^" SPACE LETTER NUMBER \
+             "]+[\\r\\n]*|" LINES
+#define WORDS_O200K(ending, digits)                                                        \
+    "[^\\r\\n" LETTER NUMBER "]?[" UPPER "]*[" LOWER "]+" ending "|[^\\r\\n" LETTER NUMBER \
+    "]?[" UPPER "]+[" LOWER "]*" ending "|" digits "| ?[^" SPACE LETTER NUMBER             \
+    "]+[\\r\\n/]*|" LINES
 /* Marks belong to letters. */
-#define WORDS_QWEN35                                                            \
-    "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" S \
-    "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
-
+#define WORDS_QWEN35                                                   \
+    ANY_CASE "|[^\\r\\n" LETTER NUMBER "]?[" LETTER MARK "]+|[" NUMBER \
+             "]| ?[^" SPACE LETTER MARK NUMBER "]+[\\r\\n]*|" LINES
 /* deepseek-v3's step for text that is neither a number nor Chinese or Japanese. */
-#define WORDS_DEEPSEEK3                                                                         \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}" \
-    "\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
-/* Ranges of characters as the files of deepseek-llm and deepseek-coder have them. */
-#define DEEPSEEK_MARKS \
-    "!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}"
-#define DEEPSEEK_ASIAN "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
+#define WORDS_DEEPSEEK3                                                                        \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n" LETTER PUNCTUATION SYMBOL \
+    "]?[" LETTER MARK "]+| ?[" PUNCTUATION SYMBOL "]+[\\r\\n]*|" LINES
+#define NUMBERS "[" NUMBER "]{1,3}"
+
+/* Ranges of characters, in order, as the files of deepseek-llm, -coder and -v3 have them. */
+static const struct range {
+    uint32_t first, last;
+} deepseek_marks[] = {{0x2018, 0x201f}, {0x3000, 0x3002}, {0xff01, 0xff0f}, {0xff1a, 0xff5e}},
+  deepseek_asian[] = {{0x800, 0x9fa5}, {0xac00, 0xd7ff}},
+  deepseek3_asian[] = {{0x3040, 0x30ff}, {0x4e00, 0x9fa5}};
+
+static int in_ranges(const struct range *ranges, size_t n, uint32_t c)
+{
+    for (size_t i = 0; i < n; i++)
+        if (c >= ranges[i].first && c <= ranges[i].last) return 1;
+    return 0;
+}
+#define IN(ranges, c) in_ranges(ranges, sizeof ranges / sizeof *ranges, c)
+
+/* Whether a list of characters and ranges "a-b" in UTF-8 has a character beyond ASCII. */
+static int in_list(struct rf_str list, uint32_t c)
+{
+    uint32_t first = 0, one;
+    int range = 0;
+    for (size_t at = 0, length; at < list.bytes; at += length) {
+        length = rf_utf8_length(list.data + at, list.bytes - at);
+        one = rf_utf8_decode(list.data + at, length);
+        if (one == '-' && at) {
+            range = 1;
+            continue;
+        }
+        if (one == c || (range && c > first && c < one)) return 1;
+        if (one > c && one >= 0x80) return 0; /* they are in order */
+        first = one;
+        range = 0;
+    }
+    return 0;
+}
+
+/* HF's step "Digits" knows numbers of Unicode 17, and its step "Punctuation" the punctuation of
+ * Unicode 8, with two characters that are something else since. */
+static const struct range young_numbers[] = {{0x11de0, 0x11de9}, {0x16ff4, 0x16ff6}},
+                          young_punctuation[] = {
+                              {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},
+                              {0xc77, 0xc77},     {0xc84, 0xc84},     {0x1b4e, 0x1b4f},
+                              {0x1b7d, 0x1b7f},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},
+                              {0x10d6e, 0x10d6e}, {0x10ead, 0x10ead}, {0x10f55, 0x10f59},
+                              {0x10f86, 0x10f89}, {0x113d4, 0x113d5}, {0x113d7, 0x113d8},
+                              {0x1144b, 0x1144f}, {0x1145a, 0x1145b}, {0x1145d, 0x1145d},
+                              {0x11660, 0x1166c}, {0x116b9, 0x116b9}, {0x1183b, 0x1183b},
+                              {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46},
+                              {0x11a9a, 0x11a9c}, {0x11a9e, 0x11aa2}, {0x11b00, 0x11b09},
+                              {0x11be1, 0x11be1}, {0x11c41, 0x11c45}, {0x11c70, 0x11c71},
+                              {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff},
+                              {0x12ff1, 0x12ff2}, {0x16d6d, 0x16d6f}, {0x16e97, 0x16e9a},
+                              {0x16fe2, 0x16fe2}, {0x1e5ff, 0x1e5ff}, {0x1e95e, 0x1e95f}};
+
+static unsigned kind_bits(uint32_t c)
+{
+    return (unsigned)rf_unicode_kind(c) << 3;
+}
+
+static unsigned digits_bits(uint32_t c)
+{
+    return IN(young_numbers, c) ? (unsigned)RF_KIND_NUMBER << 3 : kind_bits(c);
+}
+
+static unsigned falcon_bits(uint32_t c)
+{
+    if (c == 0x166d || c == 0x111c9) return (unsigned)RF_KIND_PUNCTUATION << 3;
+    unsigned bits = kind_bits(c);
+    int young = bits == (unsigned)RF_KIND_PUNCTUATION << 3 && IN(young_punctuation, c);
+    return young ? (unsigned)RF_KIND_OTHER << 3 : bits;
+}
+
+static unsigned llm_bits(uint32_t c)
+{
+    return digits_bits(c) | (IN(deepseek_marks, c) ? FLAG_MARKS : 0u) |
+           (IN(deepseek_asian, c) ? FLAG_ASIAN : 0u) |
+           (in_list(rf_str_of(RF_DEEPSEEK_LETTERS), c) ? FLAG_LETTERS : 0u);
+}
+
+static unsigned coder_bits(uint32_t c)
+{
+    return digits_bits(c) | (IN(deepseek_asian, c) ? FLAG_ASIAN : 0u);
+}
+
+static unsigned v3_bits(uint32_t c)
+{
+    return kind_bits(c) | (IN(deepseek3_asian, c) ? FLAG_ASIAN : 0u);
+}
 
 static const struct rf_pretokenizer_info gpt2 = {.name = "gpt-2", .steps = {{WORDS_GPT2, 0}}};
-static const struct rf_pretokenizer_info llama3 = {.name = "llama-bpe",
-                                                   .steps = {{WORDS_LLAMA3("\\p{N}{1,3}"), 0}},
-                                                   .adds_bos = 1,
-                                                   .ignores_merges = 1};
+static const struct rf_pretokenizer_info llama3 = {
+    .name = "llama-bpe", .steps = {{WORDS_LLAMA3(NUMBERS), 0}}, .adds_bos = 1, .ignores_merges = 1};
 static const struct rf_pretokenizer_info qwen2 = {
-    .name = "qwen2", .steps = {{WORDS_LLAMA3("\\p{N}"), 0}}, .nfc = 1};
-static const struct rf_pretokenizer_info smollm = {.name = "smollm", .steps = {{WORDS_SMOLLM, 0}}};
+    .name = "qwen2", .steps = {{WORDS_LLAMA3("[" NUMBER "]"), 0}}, .nfc = 1};
+static const struct rf_pretokenizer_info smollm = {
+    .name = "smollm", .bits = digits_bits, .steps = {{WORDS_SMOLLM, 0}}};
 /* cl100k: llama 3's words without its habits */
 static const struct rf_pretokenizer_info dbrx = {.name = "dbrx",
-                                                 .steps = {{WORDS_LLAMA3("\\p{N}{1,3}"), 0}}};
+                                                 .steps = {{WORDS_LLAMA3(NUMBERS), 0}}};
 static const struct rf_pretokenizer_info gpt4o = {
-    .name = "gpt-4o", .steps = {{WORDS_O200K("(?i:" CONTRACTIONS ")?", "\\p{N}{1,3}"), 0}}};
+    .name = "gpt-4o", .steps = {{WORDS_O200K(ANY_CASE "?", NUMBERS), 0}}};
 static const struct rf_pretokenizer_info tekken = {.name = "tekken",
-                                                   .steps = {{WORDS_O200K("", "\\p{N}"), 0}},
+                                                   .steps = {{WORDS_O200K("", "[" NUMBER "]"), 0}},
                                                    .adds_bos = 1,
                                                    .ignores_merges = 1};
 static const struct rf_pretokenizer_info qwen35 = {
@@ -68,7 +183,8 @@ static const struct rf_pretokenizer_info qwen35 = {
  * letters, such as U+00BC, count as numbers. */
 static const struct rf_pretokenizer_info falcon = {
     .name = "falcon",
-    .steps = {{"[\\p{P}$+<=>^`|~]+", 0},
+    .bits = falcon_bits,
+    .steps = {{"[" PUNCTUATION "$+<=>^`|~]+", 0},
               {WORDS_GPT2, 0},
               {"[0-9\\xb2\\xb3\\xb9\\xbc-\\xbe]+", 1},
               {"[0-9]{3}", 1}}};
@@ -76,23 +192,25 @@ static const struct rf_pretokenizer_info falcon = {
  * first character begins a match. */
 static const struct rf_pretokenizer_info deepseek_llm = {
     .name = "deepseek-llm",
+    .bits = llm_bits,
     .steps = {{"[\\r\\n]", 0},
-              {"[" S "]?[" RF_DEEPSEEK_LETTERS "]+", 0},
-              {"[" S "]?[" DEEPSEEK_MARKS "]+", 0},
-              {"(?<![" S "])[" S "]++\\z", 0},
-              {DEEPSEEK_ASIAN, 0},
-              {"\\p{N}", 0}}};
-static const struct rf_pretokenizer_info deepseek_coder = {.name = "deepseek-coder",
-                                                           .steps = {{"[\\r\\n]", 0},
-                                                                     {"[" S "]?\\p{L}+", 0},
-                                                                     {"[" S "]?\\p{P}+", 0},
-                                                                     {DEEPSEEK_ASIAN, 0},
-                                                                     {"\\p{N}", 0}}};
+              {"[" SPACE "]?[A-Za-z" HAS_LETTERS "]+", 0},
+              {"[" SPACE "]?[!-/:-~" HAS_MARKS "]+", 0},
+              {"(?<![" SPACE "])[" SPACE "]++\\z", 0},
+              {"[" HAS_ASIAN "]+", 0},
+              {"[" NUMBER "]", 0}}};
+static const struct rf_pretokenizer_info deepseek_coder = {
+    .name = "deepseek-coder",
+    .bits = coder_bits,
+    .steps = {{"[\\r\\n]", 0},
+              {"[" SPACE "]?[" LETTER "]+", 0},
+              {"[" SPACE "]?[" PUNCTUATION "]+", 0},
+              {"[" HAS_ASIAN "]+", 0},
+              {"[" NUMBER "]", 0}}};
 static const struct rf_pretokenizer_info deepseek_v3 = {
     .name = "deepseek-v3",
-    .steps = {{"\\p{N}{1,3}", 0},
-              {"[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}]+", 0},
-              {WORDS_DEEPSEEK3, 0}}};
+    .bits = v3_bits,
+    .steps = {{NUMBERS, 0}, {"[" HAS_ASIAN "]+", 0}, {WORDS_DEEPSEEK3, 0}}};
 
 static const struct {
     const char *name;
@@ -150,6 +268,8 @@ struct rf_pretokenizer {
     pcre2_match_context *limits;
     pcre2_code *codes[RF_WORD_STEPS];
     int n_steps;
+    int n_symbol_steps; /* the first of them, which see a byte for each character */
+    unsigned (*bits)(uint32_t c);
 };
 
 static void *pcre2_take(PCRE2_SIZE bytes, void *user)
@@ -168,14 +288,14 @@ static int compile_step(struct rf_pretokenizer *pre, const struct rf_pretokenize
     const struct rf_word_step *step = &info->steps[pre->n_steps];
     int number;
     PCRE2_SIZE where;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)step->pattern, PCRE2_ZERO_TERMINATED,
-                      step->on_bytes ? 0 : PCRE2_UTF | PCRE2_UCP, &number, &where, compile);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)step->pattern, PCRE2_ZERO_TERMINATED, 0, &number,
+                                     &where, compile);
     if (!code)
         return rf_fail(error, number == PCRE2_ERROR_HEAP_FAILED ? RF_ERR_MEMORY : RF_ERR_SYSTEM,
                        "libpcre2 cannot compile word pattern %d of \"%s\" (error %d at %zu)",
                        pre->n_steps, info->name, number, (size_t)where);
     pre->codes[pre->n_steps++] = code;
+    pre->n_symbol_steps += !step->on_bytes;
     return 0;
 }
 
@@ -186,6 +306,7 @@ int rf_pretokenizer_new(struct rf_pretokenizer **out, const struct rf_pretokeniz
     struct rf_pretokenizer *pre = rf_calloc(allocator, 1, sizeof *pre, "word pattern", error);
     if (!pre) return RF_ERR_MEMORY;
     pre->allocator = allocator;
+    pre->bits = info->bits ? info->bits : kind_bits;
     pre->context =
         pcre2_general_context_create(pcre2_take, pcre2_give, (void *)(uintptr_t)allocator);
     if (pre->context) pre->limits = pcre2_match_context_create(pre->context);
@@ -221,8 +342,10 @@ int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, co
 {
     *words = (struct rf_words){.pre = pre, .text = text, .bytes = bytes};
     words->match = pcre2_match_data_create(1, pre->context);
-    if (!words->match) return rf_fail(error, RF_ERR_MEMORY, "cutting a text into words: no memory");
-    return 0;
+    words->symbols = rf_malloc(pre->allocator, bytes, 1, "cutting a text into words", error);
+    if (words->match && words->symbols) return 0;
+    rf_words_end(words);
+    return rf_fail(error, RF_ERR_MEMORY, "cutting a text into words: no memory");
 }
 
 /* The end of the run of bytes at `at` that are not UTF-8. */
@@ -232,15 +355,46 @@ static size_t broken_end(const struct rf_words *words, size_t at)
     return at;
 }
 
+/* One byte for each character of the text's stretch of UTF-8. */
+static size_t make_symbols(struct rf_words *words, size_t begin, size_t end)
+{
+    size_t n = 0;
+    for (size_t at = begin, length; at < end; at += length) {
+        unsigned char byte = (unsigned char)words->text[at];
+        length = 1;
+        if (byte < 0x80) {
+            words->symbols[n++] = byte;
+            continue;
+        }
+        length = rf_utf8_length(words->text + at, end - at);
+        uint32_t c = rf_utf8_decode(words->text + at, length);
+        words->symbols[n++] = (uint8_t)(0x80u | words->pre->bits(c));
+    }
+    return n;
+}
+
+/* A piece of symbols as one of the text. Pieces come in order, each begins where the last ended. */
+static struct rf_word_piece in_text(struct rf_words *words, struct rf_word_piece piece)
+{
+    size_t begin = words->done;
+    for (size_t n = piece.end - piece.begin; n > 0; n--) {
+        unsigned char byte = (unsigned char)words->text[words->done];
+        words->done += byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+    }
+    return (struct rf_word_piece){begin, begin, words->done};
+}
+
 /* Takes the next piece from the stretch that the step is cutting. A search that passes over a gap
  * finds its match again at the next call, so every character is searched at most twice. */
 static int cut_piece(struct rf_words *words, int step, struct rf_word_piece *piece,
                      struct rf_error *error)
 {
     struct rf_word_piece *whole = &words->pieces[step];
-    int count = pcre2_match(words->pre->codes[step], (PCRE2_SPTR)words->text + whole->begin,
-                            whole->end - whole->begin, whole->at - whole->begin, PCRE2_NO_UTF_CHECK,
-                            words->match, words->pre->limits);
+    PCRE2_SPTR subject =
+        step < words->pre->n_symbol_steps ? words->symbols : (PCRE2_SPTR)words->text;
+    int count =
+        pcre2_match(words->pre->codes[step], subject + whole->begin, whole->end - whole->begin,
+                    whole->at - whole->begin, 0, words->match, words->pre->limits);
     if (count < 0 && count != PCRE2_ERROR_NOMATCH)
         return rf_fail(error, count == PCRE2_ERROR_NOMEMORY ? RF_ERR_MEMORY : RF_ERR_SYSTEM,
                        "libpcre2 cannot cut the text into words (error %d)", count);
@@ -273,11 +427,14 @@ int rf_words_next(struct rf_words *words, struct rf_str *word, struct rf_error *
             *word = (struct rf_str){words->text + begin, words->at - begin};
             return 1;
         }
-        words->pieces[step = 0] = (struct rf_word_piece){begin, begin, words->at};
+        words->done = begin;
+        words->pieces[step = 0] =
+            (struct rf_word_piece){0, 0, make_symbols(words, begin, words->at)};
     }
     for (;; step++) {
         int code = cut_piece(words, step, &piece, error);
         if (code) return code;
+        if (step == words->pre->n_symbol_steps - 1) piece = in_text(words, piece);
         if (step == last) break;
         words->pieces[step + 1] = piece;
     }
@@ -288,5 +445,7 @@ int rf_words_next(struct rf_words *words, struct rf_str *word, struct rf_error *
 void rf_words_end(struct rf_words *words)
 {
     pcre2_match_data_free(words->match);
+    rf_free(words->pre->allocator, words->symbols);
     words->match = NULL;
+    words->symbols = NULL;
 }

@@ -3,16 +3,17 @@
 #define RF_TEXT_PRETOKENIZE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/vocab.h"
 
 /* A PCRE2 pattern that cuts a text: each match is a piece, and so is each stretch between matches.
- */
+ * It sees one byte for each character, which states the character's kind (pretokenize.c). */
 struct rf_word_step {
     const char *pattern;
-    int on_bytes; /* matches bytes instead of characters; so do the steps that follow */
+    int on_bytes; /* matches the bytes of the text instead; so do the steps that follow */
 };
 
 enum { RF_WORD_STEPS = 6 /* most steps of a pre-tokenizer */ };
@@ -20,6 +21,8 @@ enum { RF_WORD_STEPS = 6 /* most steps of a pre-tokenizer */ };
 /* The properties of a named pre-tokenizer. */
 struct rf_pretokenizer_info {
     const char *name; /* "qwen2" */
+    /* 8 * kind + flags of a character beyond ASCII; NULL: the kind of unicode_kinds.h alone. */
+    unsigned (*bits)(uint32_t code_point);
     /* Each step cuts every piece of the one before as a text of its own. The pieces of the last are
      * the words. The pattern behind the last is NULL. */
     struct rf_word_step steps[RF_WORD_STEPS];
@@ -48,10 +51,12 @@ struct rf_words {
     void *match; /* PCRE2's match data */
     const char *text;
     size_t bytes;
-    size_t at;  /* begin of the next stretch of UTF-8, or of other bytes */
-    int broken; /* the last word is not UTF-8 */
-    /* The stretch that each step is cutting, as offsets in the text: a stretch of UTF-8 or a piece
-     * of the step before. */
+    size_t at;        /* begin of the next stretch of UTF-8, or of other bytes */
+    uint8_t *symbols; /* of the stretch of UTF-8 that is being cut */
+    size_t done;      /* the end of what the steps on symbols have cut, in the text */
+    int broken;       /* the last word is not UTF-8 */
+    /* The stretch that each step is cutting, as offsets in the symbols, for steps on bytes in the
+     * text: a stretch of UTF-8 or a piece of the step before. */
     struct rf_word_piece {
         size_t begin, at, end; /* `at`: where its next piece begins */
     } pieces[RF_WORD_STEPS];

@@ -32,6 +32,12 @@ void rf_special_init(struct rf_special *special, struct rf_special_entry *entrie
     }
 }
 
+/* Whether the byte of an entry at `depth` is less; an entry that ends there has none. */
+static int is_below(const struct rf_special_entry *entry, size_t depth, int byte)
+{
+    return entry->text.bytes == depth || (unsigned char)entry->text.data[depth] < byte;
+}
+
 /* The first of the entries low .. high - 1 whose byte at `depth` is >= byte. All of them have the
  * same first `depth` bytes. */
 static int32_t lower_bound(const struct rf_special_entry *entries, int32_t low, int32_t high,
@@ -39,13 +45,26 @@ static int32_t lower_bound(const struct rf_special_entry *entries, int32_t low, 
 {
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        const struct rf_str *text = &entries[middle].text;
-        if (text->bytes == depth || (unsigned char)text->data[depth] < byte)
+        if (is_below(&entries[middle], depth, byte))
             low = middle + 1;
         else
             high = middle;
     }
     return low;
+}
+
+/* Narrows the entries to those with the byte at `depth`. The steps grow from both ends, so that the
+ * time depends on how many entries go away: a common beginning of thousands costs nothing. */
+static void narrow(const struct rf_special_entry *entries, int32_t *low, int32_t *high,
+                   size_t depth, int byte)
+{
+    int32_t from = *low, to = *high, step;
+    for (step = 1; from + step < to && is_below(&entries[from + step - 1], depth, byte); step *= 2)
+        from += step;
+    *low = from = lower_bound(entries, from, from + step < to ? from + step : to, depth, byte);
+    for (step = 1; to - step > from && !is_below(&entries[to - step], depth, byte + 1); step *= 2)
+        to -= step;
+    *high = lower_bound(entries, to - step > from ? to - step : from, to, depth, byte + 1);
 }
 
 const struct rf_special_entry *rf_special_match(const struct rf_special *special, const char *text,
@@ -59,8 +78,7 @@ const struct rf_special_entry *rf_special_match(const struct rf_special *special
         if (entry->text.bytes == depth && (!entry->control || depth <= n_control)) longest = entry;
         if (depth == n) break;
         byte = (unsigned char)text[depth];
-        low = lower_bound(special->entries, low, high, depth, byte);
-        high = lower_bound(special->entries, low, high, depth, byte + 1);
+        narrow(special->entries, &low, &high, depth, byte);
     }
     return longest;
 }

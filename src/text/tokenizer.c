@@ -10,6 +10,7 @@
 #include "text/pretokenize.h"
 #include "text/special.h"
 #include "text/spm.h"
+#include "text/spm_cut.h"
 #include "text/spm_merge.h"
 #include "text/spm_model.h"
 #include "text/tokens.h"
@@ -24,12 +25,14 @@ struct rf_tokenizer {
     struct rf_spm *spm;
     struct rf_spm_merge *merge;
     struct rf_spm_model model; /* read for spm and merge */
+    struct rf_spm_cut cut;     /* for them as well */
     struct rf_special special;
     /* One element for each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
     struct rf_str *texts; /* the token's bytes */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
+    size_t longest; /* bytes of a text that one token may stand for; 0: without bound */
     int32_t bos, eos;
     int adds_bos;
     int space_prefix; /* enum rf_space_prefix bits */
@@ -151,6 +154,19 @@ static void set_special(struct rf_tokenizer *t, struct rf_reading *reading)
     rf_special_init(&t->special, entries, n, reading);
 }
 
+/* Every token stands for its own bytes, where nothing of a text is left out: neither white space
+ * nor bytes without a token. Characters in form C have at least a third of the bytes. */
+static size_t longest_text(const struct rf_tokenizer *t)
+{
+    size_t longest = 0;
+    int drops = t->bpe ? !rf_bpe_has_all_bytes(t->bpe)
+                       : t->model.remove_extra_whitespaces || t->model.bytes[0] < 0;
+    if (drops || t->vocab->strips) return 0;
+    for (int32_t id = 0; id < t->vocab->n_tokens; id++)
+        longest = t->texts[id].bytes > longest ? t->texts[id].bytes : longest;
+    return t->bpe && rf_bpe_normalises(t->bpe) ? 3 * longest : longest;
+}
+
 static void make_bpe(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     if (t->vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");
@@ -165,6 +181,7 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_allocator *allocator = reading->arena.allocator;
     rf_spm_model_read(&t->model, t->vocab, reading);
+    rf_spm_cut_init(&t->cut, &t->model, reading);
     if (reading->code) return;
     t->adds_bos = 1;
     t->space_prefix = t->model.add_dummy_prefix;
@@ -206,6 +223,7 @@ static void tokenizer_build(struct rf_tokenizer *t, struct rf_reading *reading)
     set_types(t, reading);
     set_texts(t, reading);
     set_special(t, reading);
+    if (!reading->code) t->longest = longest_text(t);
 }
 
 int rf_tokenizer_new(struct rf_tokenizer **out, const struct rf_vocab *vocab, const char *path,
@@ -249,6 +267,19 @@ static int begins_with_space(const char *text, size_t n)
     return n && (*text == ' ' || (n >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0));
 }
 
+/* Encodes well-formed text, in parts that keep memory small. */
+static void encode_parts(struct encoding *e, const char *text, size_t n, int prefix)
+{
+    for (size_t at = 0; (at < n || prefix) && !e->out.code; prefix = 0) {
+        size_t part = rf_spm_cut_part(&e->t->cut, text + at, n - at);
+        if (e->t->spm)
+            rf_spm_encode(e->t->spm, text + at, part, prefix, &e->out);
+        else
+            rf_spm_merge_encode(e->t->merge, text + at, part, prefix, &e->out);
+        at += part;
+    }
+}
+
 /* Invalid bytes become byte tokens where the vocabulary has them. Otherwise sentencepiece makes
  * U+FFFD of them. */
 static void encode_pieces(struct encoding *e, const char *text, size_t n)
@@ -256,12 +287,9 @@ static void encode_pieces(struct encoding *e, const char *text, size_t n)
     const int32_t *bytes = e->t->model.bytes;
     int prefix = e->prefix && e->t->space_prefix;
     if (e->t->space_prefix & RF_PREFIX_UNLESS && begins_with_space(text, n)) prefix = 0;
-    for (size_t at = 0; at < n; prefix = 0) {
+    for (size_t at = 0; at < n && !e->out.code; prefix = 0) {
         size_t valid = bytes[0] >= 0 ? rf_utf8_valid_prefix(text + at, n - at) : n - at;
-        if ((valid || prefix) && e->t->spm)
-            rf_spm_encode(e->t->spm, text + at, valid, prefix, &e->out);
-        else if (valid || prefix)
-            rf_spm_merge_encode(e->t->merge, text + at, valid, prefix, &e->out);
+        encode_parts(e, text + at, valid, prefix);
         at += valid;
         if (at < n) rf_tokens_append(&e->out, &bytes[(unsigned char)text[at++]], 1);
     }
@@ -370,13 +398,18 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
     if (joined.count) text = (struct rf_str){joined.data, joined.count};
     e.out.code = join.code;
     size_t before = tokens->count;
+    if (!e.out.code && tokens->limit && t->longest &&
+        text.bytes / t->longest > tokens->limit - before)
+        e.out.code =
+            rf_fail(error, RF_ERR_CONTEXT, "the text has %zu bytes, which are more than %zu tokens",
+                    text.bytes, tokens->limit);
     if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
         const struct rf_special_entry *first = NULL;
         if (text.bytes)
             first = rf_special_match(&t->special, text.data, text.bytes, special_bytes(&run, 0));
         if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }
-    encode_text(&e, text.data, text.bytes, &run);
+    if (!e.out.code) encode_text(&e, text.data, text.bytes, &run);
     if (e.out.code) tokens->count = before;
     rf_bytes_free(allocator, &joined);
     return e.out.code;

@@ -36,12 +36,13 @@ enum {
 };
 
 /* Encodes the concatenation of the segments; segment borders do not split words. Appends ids to
- * *tokens, which starts zeroed and is freed with rf_tokens_free. Invalid UTF-8 is encoded byte by
- * byte where the vocabulary has byte tokens, else as U+FFFD. Never appends EOS, since a prompt goes
- * on. On failure *tokens is unchanged. The worst case takes O(n log n) time. */
+ * *tokens, which starts zeroed, but for a limit, and is freed with rf_tokens_free. Invalid UTF-8 is
+ * encoded byte by byte where the vocabulary has byte tokens, else as U+FFFD. Never appends EOS,
+ * since a prompt goes on. On failure *tokens is unchanged. The worst case takes O(n log n) time. */
 struct rf_tokens {
     int32_t *ids;
     size_t count, cap;
+    size_t limit; /* a text of more tokens fails with RF_ERR_CONTEXT; 0: there is no limit */
 };
 int rf_tokenizer_encode(const struct rf_tokenizer *tokenizer, const struct rf_segment *segments,
                         size_t n_segments, unsigned flags, const struct rf_allocator *allocator,

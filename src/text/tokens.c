@@ -7,6 +7,11 @@ void rf_tokens_append(struct rf_token_writer *writer, const int32_t *ids, size_t
 {
     struct rf_tokens *tokens = writer->tokens;
     if (n == 0 || writer->code) return;
+    if (tokens->limit && n > tokens->limit - tokens->count) {
+        writer->code = rf_fail(writer->error, RF_ERR_CONTEXT, "the text has more than %zu tokens",
+                               tokens->limit);
+        return;
+    }
     int32_t *grown = rf_grow(writer->allocator, tokens->ids, tokens->count, n, &tokens->cap,
                              sizeof *grown, "token ids", writer->error);
     if (!grown) {

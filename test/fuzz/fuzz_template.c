@@ -17,7 +17,8 @@ static void render(const struct rf_chat_template *chat, const struct rf_chat_mes
         struct rf_rendered rendered;
         struct rf_error error;
         size_t total = 0;
-        if (rf_chat_render(chat, messages, n, generation, &rf_system_allocator, &rendered, &error))
+        if (rf_chat_render(chat, messages, n, generation, NULL, &rf_system_allocator, &rendered,
+                           &error))
             continue;
         for (size_t i = 0; i < rendered.n_segments; i++) total += rendered.segments[i].bytes;
         if (total != rendered.text.count) abort();

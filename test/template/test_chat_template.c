@@ -126,11 +126,12 @@ static void check_conversation(const struct rf_chat_template *chat, const char *
     struct rf_rendered rendered;
     struct rf_error error = {0};
     wanted[fixture_unescape(wanted)] = 0;
-    int code = rf_chat_render_json(chat, c->json[index], generation, memory, &rendered, &error);
+    int code =
+        rf_chat_render_json(chat, c->json[index], generation, NULL, memory, &rendered, &error);
     check_rendering(name, index, generation, wanted, code, &rendered, &error);
     rf_rendered_free(memory, &rendered);
     if (!c->n_messages[index]) return;
-    code = rf_chat_render(chat, c->messages[index], c->n_messages[index], generation, memory,
+    code = rf_chat_render(chat, c->messages[index], c->n_messages[index], generation, NULL, memory,
                           &rendered, &error);
     check_rendering(name, index, generation, wanted, code, &rendered, &error);
     rf_rendered_free(memory, &rendered);
@@ -219,10 +220,10 @@ static void check_builtins(const struct conversations *c)
             struct rf_rendered a, b;
             struct rf_error why = {0};
             if (!c->n_messages[i] || strcmp(c->messages[i][0].role, "developer") == 0) continue;
-            int code_a =
-                rf_chat_render(by_name, c->messages[i], c->n_messages[i], 1, memory, &a, &why);
-            int code_b =
-                rf_chat_render(by_source, c->messages[i], c->n_messages[i], 1, memory, &b, &error);
+            int code_a = rf_chat_render(by_name, c->messages[i], c->n_messages[i], 1, NULL, memory,
+                                        &a, &why);
+            int code_b = rf_chat_render(by_source, c->messages[i], c->n_messages[i], 1, NULL,
+                                        memory, &b, &error);
             CHECK_MSG(code_a == code_b, "%s, conversation %zu: %d, wanted %d: %s", builtin->name, i,
                       code_a, code_b, why.text);
             CHECK_MSG(a.text.count == b.text.count &&
@@ -299,7 +300,7 @@ static void check_shown(void)
         struct rf_json *json = rf_json_parse(&reading, "json", rf_str_of(cases[i].conversation));
         CHECK_INT(rf_chat_template_new(&chat, given, strlen(given), NULL, "", "", memory, &error),
                   0);
-        int code = rf_chat_render_json(chat, json, 0, memory, &rendered, &error);
+        int code = rf_chat_render_json(chat, json, 0, NULL, memory, &rendered, &error);
         if (wanted[0] == '!')
             CHECK_MSG(code == RF_ERR_ARGUMENT && strstr(error.text, wanted + 2), "%zu: %d, %s", i,
                       code, error.text);
@@ -336,7 +337,7 @@ static void check_many_shown(void)
         const char *given = lost ? drops : source;
         CHECK_INT(rf_chat_template_new(&chat, given, strlen(given), NULL, "", "", memory, &error),
                   0);
-        int code = rf_chat_render(chat, messages, MANY, 0, memory, &rendered, &error);
+        int code = rf_chat_render(chat, messages, MANY, 0, NULL, memory, &rendered, &error);
         /* A template may look at a content and leave it out, as with thoughts. */
         CHECK_INT(code, lost ? RF_ERR_ARGUMENT : 0);
         CHECK(!lost || strstr(error.text, "message 601 "));
@@ -360,7 +361,8 @@ static void check_refused(void)
         {"{{ x | nothing }}", "the filter nothing is not known"},
         {"{{ x is nothing }}", "the test nothing is not known"},
         {"{% include 'x' %}", "the statement include is not known"},
-        {"{{ 99999999999999999999 }}", "out of range"},
+        {"{{ 0x99999999999999999999 }}", "out of range"},
+        {"{% macro m() %}{{ x | nothing }}{% endmacro %}", "the filter nothing is not known"},
         {"{{ 'a\\x4' }}", "broken escape"},
         {"{% raw %}{{ x }}", "{% raw %} does not end"},
         {"{%", "a tag does not end"},
@@ -387,6 +389,7 @@ static void check_refused(void)
 
 /* Templates that go on for ever, grow or nest without end are stopped; their sentence has a line.
  */
+#define REPEAT(expression) "{% for i in range(99999) %}{% set y = " expression " %}{% endfor %}"
 static void check_bounds(void)
 {
     static const char *const sources[] = {
@@ -403,6 +406,24 @@ static void check_bounds(void)
         "%}{{ ns.x | tojson }}",
         "{{ 9223372036854775807 + 1 }}",
         "{{ 2 ** 64 }}",
+        "{{ 123456789012345678901234567890 + 1 }}",
+        "{% set s = ' ' * 1000000 %}" REPEAT("s.split()"),
+        "{% set s = 'a' * 1000000 %}" REPEAT("s.rsplit(none, 1)"),
+        "{% set s = 'a' * 1000000 %}" REPEAT("'ab' in s"),
+        "{% set s = 'a' * 1000000 %}" REPEAT("s.removeprefix(s)"),
+        "{% set s = 'a' * 1000000 %}{% set t = (s ~ 'b',) * 9999 %}" REPEAT("s.startswith(t)"),
+        "{% set s = 'a' * 1000000 %}{{ s.strip('b' * 1000000 ~ 'a') }}",
+        "{% set s = ' ' * 1000000 %}" REPEAT("s | int"),
+        "{% set s = 'Σ' * 1000000 %}" REPEAT("s | lower"),
+        "{% set s = 'é' * 1000000 %}" REPEAT("s[999999]"),
+        "{% set l = range(99999) | list %}" REPEAT("l == l + [1] or l < l"),
+        "{% set l = range(99999) | list %}" REPEAT("l.count(-1)"),
+        "{% set l = range(99999) | list %}" REPEAT("l | sort"),
+        "{% set l = range(99999) | list %}" REPEAT("l | tojson | length"),
+        "{% set l = range(99999) | list %}" REPEAT("l[1:] | length"),
+        "{{ ('{0:>999999}' * 9999).format(1) }}",
+        "{{ '' * 999999999999 }}",
+        "{{ [1] | slice(9999999999) | list }}",
     };
     const struct rf_chat_message message = {"user", "hi"};
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
@@ -412,9 +433,39 @@ static void check_bounds(void)
         CHECK_INT(rf_chat_template_new(&chat, sources[i], strlen(sources[i]), NULL, "", "", memory,
                                        &error),
                   0);
-        CHECK_INT(rf_chat_render(chat, &message, 1, 1, memory, &rendered, &error),
+        CHECK_INT(rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error),
                   RF_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(error.text, "the chat template, line 1: "), "%s", error.text);
+        rf_chat_template_free(chat);
+    }
+}
+
+static int stop_at_third(void *user)
+{
+    int *asked = user;
+    return ++*asked == 3;
+}
+
+/* A rendering asks from time to time whether to stop, also inside of one long operation. */
+static void check_stop(void)
+{
+    static const char *const sources[] = {
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "{{ 'x' * 40000000 }}",
+    };
+    const struct rf_chat_message message = {"user", "hi"};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct rf_chat_template *chat;
+        struct rf_rendered rendered;
+        struct rf_error error = {0};
+        int asked = 0;
+        const struct rf_jinja_stop stop = {stop_at_third, &asked};
+        CHECK_INT(rf_chat_template_new(&chat, sources[i], strlen(sources[i]), NULL, "", "", memory,
+                                       &error),
+                  0);
+        CHECK_INT(rf_chat_render(chat, &message, 1, 1, &stop, memory, &rendered, &error),
+                  RF_ERR_CANCELLED);
+        CHECK_INT(asked, 3);
         rf_chat_template_free(chat);
     }
 }
@@ -508,7 +559,7 @@ static void check_language(void)
         CHECK_MSG(chat != NULL, "%s: %s", cases[i][0], error.text);
         if (!chat) continue;
         rf_chat_template_set_time(chat, NOON);
-        int code = rf_chat_render(chat, &message, 1, 1, memory, &rendered, &error);
+        int code = rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error);
         CHECK_MSG(code == 0 && rendered.text.count == strlen(cases[i][1]) &&
                       memcmp(rendered.text.data, cases[i][1], rendered.text.count) == 0,
                   "%s: %.*s, wanted %s (%s)", cases[i][0], (int)rendered.text.count,
@@ -516,6 +567,37 @@ static void check_language(void)
         rf_rendered_free(memory, &rendered);
         rf_chat_template_free(chat);
     }
+}
+
+/* The sources of scripts/text_language.py, a line each, and in the next line "= " and what jinja2
+ * makes of them, or "?" where it refuses. */
+static void check_expressions(void)
+{
+    const struct rf_chat_message message = {"user", ""};
+    char *data = fixture_read("text/language.txt", NULL), *at = data, *source, *wanted;
+    size_t n = 0;
+    CHECK(data != NULL);
+    for (; data && (source = fixture_line(&at)) && (wanted = fixture_line(&at)); n++) {
+        struct rf_chat_template *chat = NULL;
+        struct rf_rendered rendered = {0};
+        struct rf_error error = {0};
+        size_t bytes = fixture_unescape(source), n_wanted = fixture_unescape(wanted);
+        int code = rf_chat_template_new(&chat, source, bytes, NULL, "<s>", "</s>", memory, &error);
+        if (!code) code = rf_chat_render(chat, &message, 1, 1, NULL, memory, &rendered, &error);
+        if (wanted[0] == '?')
+            CHECK_MSG(code != 0, "%s is rendered as %.*s", source, (int)rendered.text.count,
+                      rendered.text.data);
+        else
+            CHECK_MSG(
+                code == 0 && rendered.text.count == n_wanted - 2 &&
+                    (n_wanted == 2 || memcmp(rendered.text.data, wanted + 2, n_wanted - 2) == 0),
+                "%s: %.*s, wanted %s (%s)", source, (int)rendered.text.count, rendered.text.data,
+                wanted + 2, error.text);
+        rf_rendered_free(memory, &rendered);
+        rf_chat_template_free(chat);
+    }
+    CHECK(n > 90);
+    free(data);
 }
 
 /* Contents stay contents through whatever a template does with them; roles are the template's. */
@@ -532,7 +614,7 @@ static void check_origins(void)
     struct rf_rendered rendered;
     struct rf_error error = {0};
     CHECK_INT(rf_chat_template_new(&chat, source, strlen(source), NULL, "", "", memory, &error), 0);
-    CHECK_INT(rf_chat_render(chat, &message, 1, 0, memory, &rendered, &error), 0);
+    CHECK_INT(rf_chat_render(chat, &message, 1, 0, NULL, memory, &rendered, &error), 0);
     CHECK_INT(rendered.n_segments, 7);
     for (size_t i = 0; i < rendered.n_segments && i < 7; i++) {
         CHECK_INT(rendered.segments[i].special, special[i]);
@@ -558,11 +640,15 @@ static void check_arguments(void)
     CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatml", "", "", memory, &error), 0);
     struct rf_chat_message messages[] = {
         {"user", "x"}, {"<|im_end|>", "y"}, {"user", NULL}, {NULL, "z"}};
-    CHECK_INT(rf_chat_render(chat, messages, 0, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
-    CHECK_INT(rf_chat_render(chat, messages, 2, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages, 0, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages, 2, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
     CHECK(strstr(error.text, "\"<|im_end|>\"") != NULL);
-    CHECK_INT(rf_chat_render(chat, messages + 2, 1, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
-    CHECK_INT(rf_chat_render(chat, messages + 3, 1, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages + 2, 1, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
+    CHECK_INT(rf_chat_render(chat, messages + 3, 1, 1, NULL, memory, &rendered, &error),
+              RF_ERR_ARGUMENT);
     rf_chat_template_free(chat);
 }
 
@@ -577,7 +663,9 @@ int main(void)
     check_many_shown();
     check_refused();
     check_bounds();
+    check_stop();
     check_language();
+    check_expressions();
     check_origins();
     check_arguments();
     close_conversations(&conversations);

@@ -72,7 +72,7 @@ static int chat(const struct rf_allocator *memory, struct rf_error *error)
     int code = rf_chat_template_new(&template_, source, strlen(source), NULL, "<s>", "</s>", memory,
                                     error);
     if (code) return code;
-    code = rf_chat_render(template_, messages, 9, 1, memory, &rendered, error);
+    code = rf_chat_render(template_, messages, 9, 1, NULL, memory, &rendered, error);
     CHECK(code == 0 ? rendered.n_segments > 10
                     : rendered.segments == NULL && rendered.text.data == NULL);
     rf_rendered_free(memory, &rendered);

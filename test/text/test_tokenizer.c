@@ -4,6 +4,7 @@
  *     test_tokenizer [VOCAB IDS STRINGS]      with arguments: one vocabulary, for comparing a whole
  * model's */
 #include <stdlib.h>
+#include <string.h>
 
 #include "platform/memory.h"
 #include "support/check.h"
@@ -395,6 +396,44 @@ static void check_all(void)
     check_tokens();
 }
 
+/* A text repeated many times, which sentencepiece gets in parts, has the tokens of one repeated;
+ * and one with more tokens than the limit is refused, whether that is seen before or while it is
+ * encoded. */
+static void check_long(const char *path)
+{
+    enum { TIMES = 1000 };
+    static const char text[] =
+        " The quick brown fox jumps over the lazy dog, and \xc5\xbc\xc3\xb3\xc5\x82w.";
+    const size_t n = sizeof text - 1;
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, path), 0);
+    struct rf_tokenizer *tokenizer = open_tokenizer(&fixture.vocab, path);
+    char *many = malloc(TIMES * n);
+    CHECK(many != NULL);
+    for (size_t i = 0; many && i < TIMES; i++) memcpy(many + i * n, text, n);
+    struct rf_segment segment = {many, TIMES * n, 0};
+    struct rf_error error = {0};
+    struct rf_tokens one = encode(tokenizer, (struct rf_str){text, n}, 0, RF_ENCODE_CONTINUE),
+                     all =
+                         encode(tokenizer, (struct rf_str){many, TIMES * n}, 0, RF_ENCODE_CONTINUE);
+    CHECK_INT(all.count, TIMES * one.count);
+    for (size_t i = 0; i < all.count; i++) CHECK_INT(all.ids[i], one.ids[i % one.count]);
+    const size_t limits[] = {10, all.count - 1, all.count};
+    for (int i = 0; i < 3; i++) {
+        struct rf_tokens some = {.limit = limits[i]};
+        int code =
+            rf_tokenizer_encode(tokenizer, &segment, 1, RF_ENCODE_CONTINUE, memory, &some, &error);
+        CHECK_INT(code, i == 2 ? 0 : RF_ERR_CONTEXT);
+        CHECK_INT(some.count, i == 2 ? all.count : 0);
+        rf_tokens_free(memory, &some);
+    }
+    rf_tokens_free(memory, &one);
+    rf_tokens_free(memory, &all);
+    free(many);
+    rf_tokenizer_free(tokenizer);
+    fixture_vocab_close(&fixture);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4) {
@@ -409,6 +448,10 @@ int main(int argc, char **argv)
         fixture_vocab_close(&fixture);
     } else {
         check_all();
+        check_long("text/bpe-qwen2.vocab");
+        check_long("text/spm-bpe.vocab");
+        check_long("text/spm-unigram.vocab");
+        check_long("text/spm-json.vocab");
     }
     return check_result();
 }
