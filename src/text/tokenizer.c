@@ -354,15 +354,14 @@ static size_t trimmed(const char *text, size_t begin, size_t end)
     return end;
 }
 
-static void encode_text(struct encoding *e, const char *text, size_t n, struct special_run *run)
+static void encode_text(struct encoding *e, struct rf_special_search *search,
+                        struct special_run *run)
 {
-    const struct rf_special *special = &e->t->special;
-    size_t begin = 0;
-    for (size_t at = 0; at < n && !e->out.code;) {
-        unsigned char byte = (unsigned char)text[at];
-        const struct rf_special_entry *found = NULL;
-        if (special->first[byte] != special->first[byte + 1])
-            found = rf_special_match(special, text + at, n - at, special_bytes(run, at));
+    const char *text = search->text;
+    size_t n = search->n, begin = 0, at = 0;
+    while ((at = rf_special_next(search, at)) < n && !e->out.code) {
+        const struct rf_special_entry *found =
+            rf_special_longest(search, at, special_bytes(run, at));
         if (!found) {
             at++;
             continue;
@@ -397,6 +396,8 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
         rf_write(&join, segments[i].text, segments[i].bytes);
     if (joined.count) text = (struct rf_str){joined.data, joined.count};
     e.out.code = join.code;
+    struct rf_special_search search;
+    rf_special_begin(&search, &t->special, text.data, text.bytes);
     size_t before = tokens->count;
     if (!e.out.code && tokens->limit && t->longest &&
         text.bytes / t->longest > tokens->limit - before)
@@ -405,11 +406,11 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
                     text.bytes, tokens->limit);
     if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
         const struct rf_special_entry *first = NULL;
-        if (text.bytes)
-            first = rf_special_match(&t->special, text.data, text.bytes, special_bytes(&run, 0));
+        if (text.bytes && rf_special_next(&search, 0) == 0)
+            first = rf_special_longest(&search, 0, special_bytes(&run, 0));
         if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }
-    if (!e.out.code) encode_text(&e, text.data, text.bytes, &run);
+    if (!e.out.code) encode_text(&e, &search, &run);
     if (e.out.code) tokens->count = before;
     rf_bytes_free(allocator, &joined);
     return e.out.code;
