@@ -1,6 +1,7 @@
 /* Finds special tokens in a text, where the longest that begins at a place wins. An automaton of
- * Aho and Corasick (1975) knows all tokens backwards and reads the text backwards, so that its state
- * at a place tells which tokens begin there. tokenizer.c calls it before all other splitting. */
+ * Aho and Corasick (1975) knows all tokens backwards and reads the text backwards, so that its
+ * state at a place tells which tokens begin there. tokenizer.c calls it before all other splitting.
+ */
 #include "text/special.h"
 
 #include <stdlib.h>

@@ -191,8 +191,8 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
         return;
     }
     /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
-     * itself. */
-    int twice = t->model.remove_extra_whitespaces && t->space_prefix;
+     * itself, of a text or of a part of it. */
+    int twice = t->model.remove_extra_whitespaces;
     struct rf_bytes proto = {0}, prefixed = {0};
     struct rf_writer out = {allocator, &proto, reading->error, 0};
     rf_spm_model_write(&t->model, 0, &out);
@@ -267,16 +267,42 @@ static int begins_with_space(const char *text, size_t n)
     return n && (*text == ' ' || (n >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0));
 }
 
-/* Encodes well-formed text, in parts that keep memory small. */
+/* The spaces that the text begins with. */
+static size_t first_spaces(const char *text, size_t n)
+{
+    size_t spaces = 0;
+    while (spaces < n && text[spaces] == ' ') spaces++;
+    return spaces;
+}
+
+/* Joins unknown characters on both sides of the token `at`, as sentencepiece does. */
+static void join_unknown(struct encoding *e, size_t before, size_t at)
+{
+    struct rf_tokens *tokens = e->out.tokens;
+    int32_t unknown = e->t->model.unk, *ids = tokens->ids;
+    if (e->out.code || e->t->model.bytes[0] >= 0 || at == before || at == tokens->count) return;
+    if (ids[at - 1] != unknown || ids[at] != unknown) return;
+    memmove(ids + at, ids + at + 1, (tokens->count - at - 1) * sizeof *ids);
+    tokens->count--;
+}
+
+/* Encodes text in parts that keep memory small. Where sentencepiece removes spaces, a part that
+ * begins with some gets a single one, as a prefix. */
 static void encode_parts(struct encoding *e, const char *text, size_t n, int prefix)
 {
-    for (size_t at = 0; (at < n || prefix) && !e->out.code; prefix = 0) {
-        size_t part = rf_spm_cut_part(&e->t->cut, text + at, n - at);
+    const size_t before = e->out.tokens->count;
+    for (size_t at = 0; (at < n || prefix) && !e->out.code;) {
+        size_t part = rf_spm_cut_part(&e->t->cut, text + at, n - at), border = e->out.tokens->count;
         if (e->t->spm)
             rf_spm_encode(e->t->spm, text + at, part, prefix, &e->out);
         else
             rf_spm_merge_encode(e->t->merge, text + at, part, prefix, &e->out);
+        if (at) join_unknown(e, before, border);
         at += part;
+        size_t spaces =
+            e->t->spm && e->t->cut.trims && at < n ? first_spaces(text + at, n - at) : 0;
+        at += spaces;
+        prefix = spaces && at < n;
     }
 }
 
