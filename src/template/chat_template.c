@@ -312,7 +312,9 @@ static int render_checked(const struct rf_chat_template *chat, const struct conv
         .chat = chat, .shown = shown, .error = error, .names_missing = names_missing};
     code = render_once(&r, given, allocator, &text);
     *is_rendered = !code;
-    if (!code) code = rf_shown_failed(shown, error);
+    /* First of all: without memory for its parts, a template fails over what it does not see. */
+    int failed = rf_shown_failed(shown, error);
+    if (failed) code = failed;
     if (!code && text.bytes)
         code = rf_bytes_append(allocator, &rendered->text, text.u.data, text.bytes, error);
     if (!code) code = add_segments(text, allocator, rendered, error);
