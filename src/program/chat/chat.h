@@ -3,7 +3,7 @@
 #define CHAT_CHAT_H
 
 #include "chat/conversation.h"
-#include "messages/thoughts.h"
+#include "answers/thoughts.h"
 #include "session/engine.h"
 
 struct chat {

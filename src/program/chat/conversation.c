@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "messages/messages.h"
-#include "messages/tools.h"
+#include "answers/tools.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
