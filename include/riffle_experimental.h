@@ -42,6 +42,15 @@ RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, si
 RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t threads,
                                          riffle_read_speed *speed, size_t speed_size);
 
+/* An answer as a message of a conversation: JSON with "role", "content", and, where there are any,
+ * "reasoning_content" and "tool_calls" (arguments as a text). tokens[0 .. n_prompt) is the prompt,
+ * whose end may have opened a thought; the answer is the rest. `tools`: JSON, the list of functions
+ * that were offered; NULL: none, and nothing counts as a call. Copies up to `cap` bytes and returns
+ * how many there are. */
+RIFFLE_API int64_t riffle_answer_message(const riffle_model *model, const int32_t *tokens,
+                                         size_t n_tokens, size_t n_prompt, const char *tools,
+                                         size_t tools_bytes, char *json, size_t cap);
+
 /* A kind of grammars: a JSON array of alternatives, each an array of parts in their order:
  *
  *     {"text": T}      this text

@@ -69,7 +69,8 @@ int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
                      struct rf_error *error);
 int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
                       struct rf_error *error);
-/* Writes at a place of its own; any number of threads may write so. Not beside rf_new_file_write. */
+/* Writes at a place of its own; any number of threads may write so. Not beside rf_new_file_write.
+ */
 int rf_new_file_write_at(struct rf_new_file *file, uint64_t offset, const void *data, size_t bytes,
                          struct rf_error *error);
 /* Drops the file where it fails. */

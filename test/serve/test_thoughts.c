@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "messages/thoughts.h"
+#include "answers/thoughts.h"
 #include "platform/memory.h"
 #include "support/check.h"
 

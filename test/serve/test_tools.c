@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "messages/tools.h"
+#include "answers/tools.h"
 #include "platform/memory.h"
 #include "support/check.h"
 

@@ -347,6 +347,31 @@ class Model:
         with self._handle.use() as model:
             return bool(lib.riffle_token_is_end(model, token))
 
+    def answer_message(
+        self,
+        tokens: Sequence[int],
+        *,
+        prompt: Sequence[int] = (),
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """The message that an answer's tokens are: "role", "content", and, where there are any,
+        "reasoning_content" and "tool_calls". `prompt`: the tokens before it, whose end may have
+        opened a thought. `tools`: the functions that were offered. It goes into the conversation as
+        it is: `messages.append(...)`."""
+        ids = token_array([*prompt, *tokens])
+        offered = json.dumps(list(tools)).encode() if tools else None
+        with self._handle.use() as model:
+            text = bytes(
+                measured(
+                    lambda room, cap: lib.riffle_answer_message(
+                        model, ids, len(ids), len(prompt), offered, len(offered or b""), room, cap
+                    ),
+                    ctypes.c_char,
+                )
+            )
+        message: dict[str, Any] = json.loads(text)
+        return message
+
     def chat_format(
         self,
         messages: Iterable[MessageLike],

@@ -388,6 +388,17 @@ EXPERIMENTAL: dict[str, tuple[Any, ...]] = {
         c_size_t,
     ),
     "riffle_chat_prefill_json": (c_int64, SESSION, c_char_p, c_size_t),
+    "riffle_answer_message": (
+        c_int64,
+        MODEL,
+        TOKENS,
+        c_size_t,
+        c_size_t,
+        c_char_p,
+        c_size_t,
+        POINTER(c_char),
+        c_size_t,
+    ),
 }
 
 

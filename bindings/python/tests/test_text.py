@@ -1,5 +1,6 @@
 """Models and text, the machine, errors."""
 
+import json
 import os
 import shutil
 import unittest
@@ -35,6 +36,61 @@ class Folder(Case):
             riffle.Model("nothing")
         with self.assertRaisesRegex(riffle.FileError, "/nothing"):
             riffle.Model(self.folder / "nothing")
+
+
+class Answers(Case):
+    """Answers as messages: the texts that a model with a template would have written."""
+
+    TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]
+    TEMPLATE = (
+        "{% for t in tools or [] %}{{ t.function.name }} {{ t.function.description }}{% endfor %}"
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}{% if m.reasoning_content %}"
+        "<think>{{ m.reasoning_content }}</think>{% endif %}{% for c in m.tool_calls or [] %}"
+        "<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}"
+    )
+
+    def setUp(self):
+        super().setUp()
+        path = self.folder / "tools.gguf"
+        path.write_bytes(with_template(self.TEMPLATE))
+        self.tools_model = riffle.Model(path, threads=1)
+        self.addCleanup(self.tools_model.close)
+
+    def message(self, text, prompt="", **options):
+        model = self.tools_model
+        return model.answer_message(
+            model.tokenize(text), prompt=model.tokenize(prompt) if prompt else (), **options
+        )
+
+    def test_a_text(self):
+        for text in ("", "größer, 你好 🙂", "<tool_call>{}</tool_call>"):
+            self.assertEqual(self.message(text), {"role": "assistant", "content": text})
+        cut = self.tools_model.tokenize("a 🙂")[:-1]
+        self.assertRegex(self.tools_model.answer_message(cut)["content"], "^a \ufffd+$")
+
+    def test_thoughts(self):
+        wanted = {"role": "assistant", "content": "Yes.", "reasoning_content": "Is it?"}
+        self.assertEqual(self.message("<think>Is it?</think>\n\nYes."), wanted)
+        self.assertEqual(self.message("Is it?</think>Yes.", prompt="a<think>"), wanted)
+
+    def test_calls(self):
+        text = 'So: <tool_call>{"name": "look_up", "arguments": {"id": 12345678901234567890, "x": 0.1}}'
+        message = self.message(text + "</tool_call>", tools=self.TOOLS)
+        self.assertEqual(message["content"], "So:")
+        (call,) = message["tool_calls"]
+        self.assertEqual(call["function"]["name"], "look_up")
+        arguments = call["function"]["arguments"]
+        self.assertIn("12345678901234567890", arguments)
+        self.assertEqual(json.loads(arguments)["x"], 0.1)
+        self.tools_model.chat_format([("user", "a"), message, {"role": "tool", "content": "b"}])
+        other = [{"type": "function", "function": {"name": "other", "parameters": {}}}]
+        self.assertNotIn("tool_calls", self.message(text + "</tool_call>", tools=other))
+
+    def test_errors(self):
+        with self.assertRaisesRegex(riffle.ArgumentError, "tools: not a list"):
+            self.message("a", tools=[{"type": "function"}])
+        with self.assertRaisesRegex(riffle.ArgumentError, "999"):
+            self.tools_model.answer_message([999])
 
 
 class Costs(Case):

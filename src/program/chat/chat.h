@@ -2,8 +2,8 @@
 #ifndef CHAT_CHAT_H
 #define CHAT_CHAT_H
 
+#include "answers/thoughts.h"
 #include "chat/conversation.h"
-#include "messages/thoughts.h"
 #include "session/engine.h"
 
 struct chat {

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answers/tools.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "messages/messages.h"
-#include "messages/tools.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"

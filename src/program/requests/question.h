@@ -5,9 +5,9 @@
 
 #include <riffle_experimental.h>
 
+#include "answers/thoughts.h"
+#include "answers/tools.h"
 #include "messages/refusal.h"
-#include "messages/thoughts.h"
-#include "messages/tools.h"
 
 enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256, MOST_VALUES = 250000 };
 

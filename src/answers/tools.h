@@ -1,7 +1,7 @@
 /* Tools: the form in which a model's template has calls, the grammar of such calls, and calls read
  * out of an answer. The server and the chat use them. */
-#ifndef MESSAGES_TOOLS_H
-#define MESSAGES_TOOLS_H
+#ifndef ANSWERS_TOOLS_H
+#define ANSWERS_TOOLS_H
 
 #include <jansson.h>
 #include <riffle_experimental.h>

@@ -1,6 +1,6 @@
 /* Divides an answer into thoughts, markers and the reply while its pieces arrive. Bytes that may
  * begin a marker are held until that is known. */
-#include "messages/thoughts.h"
+#include "answers/thoughts.h"
 
 #include <stdlib.h>
 #include <string.h>

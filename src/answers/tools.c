@@ -1,7 +1,7 @@
 /* The forms in which models call tools: found out from the template, demanded by a grammar, and
  * read out of an answer while its pieces arrive. A call of an unknown tool stays text. */
 #define _POSIX_C_SOURCE 200809L
-#include "messages/tools.h"
+#include "answers/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Thoughts: what a model writes between markers, before its reply. Servers and chats divide them.
  */
-#ifndef MESSAGES_THOUGHTS_H
-#define MESSAGES_THOUGHTS_H
+#ifndef ANSWERS_THOUGHTS_H
+#define ANSWERS_THOUGHTS_H
 
 #include <riffle_experimental.h>
 
