@@ -278,18 +278,23 @@ static int render_once(struct rendering *r, const struct conversation *given,
 }
 
 /* Renders again with words in place of the parts that the text lacks, to see whether the template
- * has no place for them, or only made something else of them (thoughts in an answer, say). */
+ * has no place for them, or only made something else of them (thoughts in an answer, say). A
+ * template may fail over such words, but lack of memory and a stop are failures of the call. */
 static int check_missing(struct rendering *r, const struct conversation *given,
                          const struct rf_allocator *allocator)
 {
     struct rf_jinja_value text;
-    struct rf_error unused, *error = r->error;
-    r->error = &unused;
+    struct rf_error why, *error = r->error;
+    r->error = &why;
     int code = render_once(r, given, allocator, &text);
     r->error = error;
     rf_shown_find_words(r->shown, code ? rf_str_of("") : (struct rf_str){text.u.data, text.bytes});
     rf_jinja_end(r->run);
     r->run = NULL;
+    if (code == RF_ERR_MEMORY || code == RF_ERR_CANCELLED) {
+        *error = why;
+        return code;
+    }
     return rf_shown_check(r->shown, error);
 }
 
@@ -307,7 +312,9 @@ static int render_checked(const struct rf_chat_template *chat, const struct conv
         .chat = chat, .shown = shown, .error = error, .names_missing = names_missing};
     code = render_once(&r, given, allocator, &text);
     *is_rendered = !code;
-    if (!code) code = rf_shown_failed(shown, error);
+    /* First of all: without memory for its parts, a template fails over what it does not see. */
+    int failed = rf_shown_failed(shown, error);
+    if (failed) code = failed;
     if (!code && text.bytes)
         code = rf_bytes_append(allocator, &rendered->text, text.u.data, text.bytes, error);
     if (!code) code = add_segments(text, allocator, rendered, error);

@@ -21,7 +21,8 @@ struct rf_bpe {
     struct rf_pretokenizer *pre;
     struct rf_strmap ids; /* key: spelling in the byte alphabet */
     struct rf_merges merges;
-    int32_t byte_ids[256]; /* -1: the vocabulary has no token for this byte */
+    uint16_t alphabet[256]; /* the character that stands for a byte */
+    int32_t byte_ids[256];  /* -1: the vocabulary has no token for this byte */
     int nfc, ignores_merges;
 };
 
@@ -106,12 +107,11 @@ static void index_tokens(struct rf_bpe *bpe, struct rf_reading *reading)
 
 static void index_bytes(struct rf_bpe *bpe, struct rf_reading *reading)
 {
-    uint16_t alphabet[256];
     int known = 0;
-    make_alphabet(alphabet);
+    make_alphabet(bpe->alphabet);
     for (int byte = 0; byte < 256; byte++) {
         char spelling[4];
-        struct rf_str text = {spelling, rf_utf8_encode(alphabet[byte], spelling)};
+        struct rf_str text = {spelling, rf_utf8_encode(bpe->alphabet[byte], spelling)};
         bpe->byte_ids[byte] = find_word(bpe, text);
         known += bpe->byte_ids[byte] >= 0;
     }
@@ -169,13 +169,12 @@ static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
 {
     enum { LONGEST = 256 }; /* longer tokens are made by merges only */
     char spelling[2 * LONGEST];
-    uint16_t alphabet[256];
+    if (word.bytes == 1) return bpe->byte_ids[(unsigned char)word.data[0]];
     if (word.bytes > LONGEST) return -1;
-    make_alphabet(alphabet);
     struct rf_str spelled = {spelling, 0};
     for (size_t i = 0; i < word.bytes; i++)
         spelled.bytes +=
-            rf_utf8_encode(alphabet[(unsigned char)word.data[i]], spelling + spelled.bytes);
+            rf_utf8_encode(bpe->alphabet[(unsigned char)word.data[i]], spelling + spelled.bytes);
     return find_word(bpe, spelled);
 }
 

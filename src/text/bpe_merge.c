@@ -111,21 +111,17 @@ struct link {
 
 enum { NOWHERE = -1, GONE = INT_MIN };
 
-struct candidate {
-    int32_t rank, at, merged; /* `at`: index of the left symbol's link */
-};
-
+/* Possible merges in a heap whose nodes have four children: half the levels of a binary one, and a
+ * node's children are side by side. Each is its rank, and below that the index of its left symbol's
+ * link. */
 struct long_word {
     const struct rf_merges *merges;
     struct link *links;
-    struct candidate *heap;
+    uint64_t *heap;
     size_t n_heap;
 };
 
-static int merges_before(const struct candidate *a, const struct candidate *b)
-{
-    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
-}
+enum { CHILDREN = 4 };
 
 static void push_pair(struct long_word *word, int32_t left)
 {
@@ -133,25 +129,26 @@ static void push_pair(struct long_word *word, int32_t left)
     const struct rf_merge_slot *slot = find_merge(word->merges, word->links[left].symbol,
                                                   word->links[word->links[left].next].symbol);
     if (!slot) return;
-    struct candidate candidate = {slot->rank, left, slot->merged};
+    uint64_t pair = (uint64_t)slot->rank << 32 | (uint32_t)left;
     size_t at = word->n_heap++;
-    for (; at > 0 && merges_before(&candidate, &word->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        word->heap[at] = word->heap[(at - 1) / 2];
-    word->heap[at] = candidate;
+    for (; at > 0 && pair < word->heap[(at - 1) / CHILDREN]; at = (at - 1) / CHILDREN)
+        word->heap[at] = word->heap[(at - 1) / CHILDREN];
+    word->heap[at] = pair;
 }
 
-static struct candidate pop(struct long_word *word)
+static uint64_t pop_pair(struct long_word *word)
 {
-    struct candidate top = word->heap[0], last = word->heap[--word->n_heap];
-    size_t at = 0;
-    for (size_t child = 1; child < word->n_heap; child = 2 * at + 1) {
-        if (child + 1 < word->n_heap && merges_before(&word->heap[child + 1], &word->heap[child]))
-            child++;
-        if (!merges_before(&word->heap[child], &last)) break;
-        word->heap[at] = word->heap[child];
-        at = child;
+    uint64_t *heap = word->heap, top = heap[0], last = heap[--word->n_heap];
+    size_t at = 0, n = word->n_heap;
+    for (size_t child = 1; child < n; child = CHILDREN * at + 1) {
+        size_t least = child, end = child + CHILDREN < n ? child + CHILDREN : n;
+        for (size_t i = child + 1; i < end; i++)
+            if (heap[i] < heap[least]) least = i;
+        if (heap[least] >= last) break;
+        heap[at] = heap[least];
+        at = least;
     }
-    word->heap[at] = last;
+    heap[at] = last;
     return top;
 }
 
@@ -172,19 +169,20 @@ static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size
             (struct link){symbols[i], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : NOWHERE};
     for (size_t i = 0; i + 1 < n; i++) push_pair(&word, (int32_t)i);
     while (word.n_heap) {
-        struct candidate candidate = pop(&word);
-        struct link *link = &word.links[candidate.at];
+        uint64_t pair = pop_pair(&word);
+        int32_t at = (int32_t)(uint32_t)pair;
+        struct link *link = &word.links[at];
         if (link->symbol == GONE || link->next == NOWHERE) continue;
         struct link *right = &word.links[link->next];
         const struct rf_merge_slot *slot = find_merge(merges, link->symbol, right->symbol);
-        if (!slot || slot->rank != candidate.rank)
+        if (!slot || (uint64_t)slot->rank != pair >> 32)
             continue; /* one of the two symbols has changed since */
-        link->symbol = candidate.merged;
+        link->symbol = slot->merged;
         right->symbol = GONE;
         link->next = right->next;
-        if (link->next != NOWHERE) word.links[link->next].previous = candidate.at;
+        if (link->next != NOWHERE) word.links[link->next].previous = at;
         push_pair(&word, link->previous);
-        push_pair(&word, candidate.at);
+        push_pair(&word, at);
     }
     left = 0;
     for (int32_t at = 0; at != NOWHERE; at = word.links[at].next)

@@ -88,22 +88,32 @@ static int in_ranges(const struct range *ranges, size_t n, uint32_t c)
 }
 #define IN(ranges, c) in_ranges(ranges, sizeof ranges / sizeof *ranges, c)
 
-/* Whether a list of characters and ranges "a-b" in UTF-8 has a character beyond ASCII. */
+/* The begin of the character or range "a-b" that has the byte at `at`. */
+static size_t item_begin(struct rf_str list, size_t at)
+{
+    while (at > 0 && (((unsigned char)list.data[at] & 0xc0) == 0x80 || list.data[at] == '-' ||
+                      list.data[at - 1] == '-'))
+        at--;
+    return at;
+}
+
+/* Whether a list of characters and ranges in UTF-8, which are in order, has a character. */
 static int in_list(struct rf_str list, uint32_t c)
 {
-    uint32_t first = 0, one;
-    int range = 0;
-    for (size_t at = 0, length; at < list.bytes; at += length) {
-        length = rf_utf8_length(list.data + at, list.bytes - at);
-        one = rf_utf8_decode(list.data + at, length);
-        if (one == '-' && at) {
-            range = 1;
-            continue;
+    for (size_t low = 0, high = list.bytes; low < high;) {
+        size_t at = item_begin(list, low + (high - low) / 2),
+               length = rf_utf8_length(list.data + at, list.bytes - at), end = at + length;
+        uint32_t first = rf_utf8_decode(list.data + at, length), last = first;
+        if (end < list.bytes && list.data[end] == '-') {
+            length = rf_utf8_length(list.data + end + 1, list.bytes - end - 1);
+            last = rf_utf8_decode(list.data + end + 1, length);
+            end += 1 + length;
         }
-        if (one == c || (range && c > first && c < one)) return 1;
-        if (one > c && one >= 0x80) return 0; /* they are in order */
-        first = one;
-        range = 0;
+        if (c >= first && c <= last) return 1;
+        if (c < first)
+            high = at;
+        else
+            low = end;
     }
     return 0;
 }
@@ -390,6 +400,11 @@ static int cut_piece(struct rf_words *words, int step, struct rf_word_piece *pie
                      struct rf_error *error)
 {
     struct rf_word_piece *whole = &words->pieces[step];
+    if (whole->end - whole->at == 1) { /* a piece, whether it matches or not */
+        *piece = (struct rf_word_piece){whole->at, whole->at, whole->end};
+        whole->at = whole->end;
+        return 0;
+    }
     PCRE2_SPTR subject =
         step < words->pre->n_symbol_steps ? words->symbols : (PCRE2_SPTR)words->text;
     int count =

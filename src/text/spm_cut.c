@@ -5,15 +5,18 @@
 #include "base/utf8.h"
 #include "platform/random.h"
 
-enum { PART = 1 << 13, LONGEST_PART = 1 << 18 /* bytes that a part has at least, and at most */ };
+enum { PART = 1 << 13, LONGEST_PART = 1 << 17 /* bytes that a part has at least, and at most */ };
 
-/* The character at the beginning, and its bytes. A space is the word marker. */
+enum { WORD_MARKER = 0x2581, REPLACEMENT = 0xfffd };
+
+/* The character at the beginning, and its bytes. A space is the word marker, a byte that is not
+ * UTF-8 what sentencepiece takes it for. */
 static uint32_t character(const char *text, size_t n, size_t *length)
 {
     *length = rf_utf8_length(text, n);
-    if (*length == 0) return *length = 1, 0x110000u + (unsigned char)*text;
+    if (*length == 0) return *length = 1, REPLACEMENT;
     uint32_t c = rf_utf8_decode(text, *length);
-    return c == ' ' ? 0x2581 : c;
+    return c == ' ' ? WORD_MARKER : c;
 }
 
 /* The slot of a pair, or the free one where it would be. */
@@ -39,9 +42,8 @@ void rf_spm_cut_init(struct rf_spm_cut *cut, const struct rf_spm_model *model,
                      struct rf_reading *reading)
 {
     size_t n = 0, slots = 16;
-    *cut = (struct rf_spm_cut){.factor = rf_random() | 1};
-    /* Without byte pieces, neighbours that are unknown become one token. */
-    if (reading->code || model->remove_extra_whitespaces || model->bytes[0] < 0) return;
+    *cut = (struct rf_spm_cut){.factor = rf_random() | 1, .trims = model->remove_extra_whitespaces};
+    if (reading->code) return;
     for (int32_t id = 0; id < model->n_pieces; id++) n += model->pieces[id].bytes;
     while (slots < 2 * n) slots *= 2;
     cut->mask = slots - 1;
@@ -53,10 +55,12 @@ void rf_spm_cut_init(struct rf_spm_cut *cut, const struct rf_spm_model *model,
 size_t rf_spm_cut_part(const struct rf_spm_cut *cut, const char *text, size_t n)
 {
     uint32_t left = 0;
-    if (!cut->pairs || n <= PART) return n;
+    if (n <= PART) return n;
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t right = character(text + at, n - at, &length);
-        if (at >= PART && (at >= LONGEST_PART || !*pair_slot(cut, left, right))) return at;
+        if (at >= PART && !(cut->trims && left == WORD_MARKER) &&
+            (at >= LONGEST_PART || !*pair_slot(cut, left, right)))
+            return at;
         left = right;
     }
     return n;

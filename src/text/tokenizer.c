@@ -191,8 +191,8 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
         return;
     }
     /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
-     * itself. */
-    int twice = t->model.remove_extra_whitespaces && t->space_prefix;
+     * itself, of a text or of a part of it. */
+    int twice = t->model.remove_extra_whitespaces;
     struct rf_bytes proto = {0}, prefixed = {0};
     struct rf_writer out = {allocator, &proto, reading->error, 0};
     rf_spm_model_write(&t->model, 0, &out);
@@ -267,16 +267,42 @@ static int begins_with_space(const char *text, size_t n)
     return n && (*text == ' ' || (n >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0));
 }
 
-/* Encodes well-formed text, in parts that keep memory small. */
+/* The spaces that the text begins with. */
+static size_t first_spaces(const char *text, size_t n)
+{
+    size_t spaces = 0;
+    while (spaces < n && text[spaces] == ' ') spaces++;
+    return spaces;
+}
+
+/* Joins unknown characters on both sides of the token `at`, as sentencepiece does. */
+static void join_unknown(struct encoding *e, size_t before, size_t at)
+{
+    struct rf_tokens *tokens = e->out.tokens;
+    int32_t unknown = e->t->model.unk, *ids = tokens->ids;
+    if (e->out.code || e->t->model.bytes[0] >= 0 || at == before || at == tokens->count) return;
+    if (ids[at - 1] != unknown || ids[at] != unknown) return;
+    memmove(ids + at, ids + at + 1, (tokens->count - at - 1) * sizeof *ids);
+    tokens->count--;
+}
+
+/* Encodes text in parts that keep memory small. Where sentencepiece removes spaces, a part that
+ * begins with some gets a single one, as a prefix. */
 static void encode_parts(struct encoding *e, const char *text, size_t n, int prefix)
 {
-    for (size_t at = 0; (at < n || prefix) && !e->out.code; prefix = 0) {
-        size_t part = rf_spm_cut_part(&e->t->cut, text + at, n - at);
+    const size_t before = e->out.tokens->count;
+    for (size_t at = 0; (at < n || prefix) && !e->out.code;) {
+        size_t part = rf_spm_cut_part(&e->t->cut, text + at, n - at), border = e->out.tokens->count;
         if (e->t->spm)
             rf_spm_encode(e->t->spm, text + at, part, prefix, &e->out);
         else
             rf_spm_merge_encode(e->t->merge, text + at, part, prefix, &e->out);
+        if (at) join_unknown(e, before, border);
         at += part;
+        size_t spaces =
+            e->t->spm && e->t->cut.trims && at < n ? first_spaces(text + at, n - at) : 0;
+        at += spaces;
+        prefix = spaces && at < n;
     }
 }
 
@@ -354,15 +380,14 @@ static size_t trimmed(const char *text, size_t begin, size_t end)
     return end;
 }
 
-static void encode_text(struct encoding *e, const char *text, size_t n, struct special_run *run)
+static void encode_text(struct encoding *e, struct rf_special_search *search,
+                        struct special_run *run)
 {
-    const struct rf_special *special = &e->t->special;
-    size_t begin = 0;
-    for (size_t at = 0; at < n && !e->out.code;) {
-        unsigned char byte = (unsigned char)text[at];
-        const struct rf_special_entry *found = NULL;
-        if (special->first[byte] != special->first[byte + 1])
-            found = rf_special_match(special, text + at, n - at, special_bytes(run, at));
+    const char *text = search->text;
+    size_t n = search->n, begin = 0, at = 0;
+    while ((at = rf_special_next(search, at)) < n && !e->out.code) {
+        const struct rf_special_entry *found =
+            rf_special_longest(search, at, special_bytes(run, at));
         if (!found) {
             at++;
             continue;
@@ -397,6 +422,8 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
         rf_write(&join, segments[i].text, segments[i].bytes);
     if (joined.count) text = (struct rf_str){joined.data, joined.count};
     e.out.code = join.code;
+    struct rf_special_search search;
+    rf_special_begin(&search, &t->special, text.data, text.bytes);
     size_t before = tokens->count;
     if (!e.out.code && tokens->limit && t->longest &&
         text.bytes / t->longest > tokens->limit - before)
@@ -405,11 +432,11 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
                     text.bytes, tokens->limit);
     if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
         const struct rf_special_entry *first = NULL;
-        if (text.bytes)
-            first = rf_special_match(&t->special, text.data, text.bytes, special_bytes(&run, 0));
+        if (text.bytes && rf_special_next(&search, 0) == 0)
+            first = rf_special_longest(&search, 0, special_bytes(&run, 0));
         if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }
-    if (!e.out.code) encode_text(&e, text.data, text.bytes, &run);
+    if (!e.out.code) encode_text(&e, &search, &run);
     if (e.out.code) tokens->count = before;
     rf_bytes_free(allocator, &joined);
     return e.out.code;

@@ -434,6 +434,72 @@ static void check_long(const char *path)
     fixture_vocab_close(&fixture);
 }
 
+static struct rf_bytes repeated(const char *text, size_t times)
+{
+    struct rf_bytes all = {0};
+    for (size_t i = 0; i < times; i++)
+        if (rf_bytes_append(memory, &all, text, strlen(text), NULL)) CHECK_MSG(0, "no memory");
+    return all;
+}
+
+static struct rf_tokens encode_by(const struct rf_vocab *vocab, const char *name,
+                                  struct rf_str text)
+{
+    struct rf_tokenizer *tokenizer = open_tokenizer(vocab, name);
+    struct rf_tokens tokens = encode(tokenizer, text, 0, RF_ENCODE_CONTINUE);
+    rf_tokenizer_free(tokenizer);
+    return tokens;
+}
+
+/* A model that removes spaces encodes a long text with many as one that does not encodes the text
+ * without them: parts lose no space between words. */
+static void check_long_spaces(const char *path)
+{
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, path), 0);
+    struct rf_bytes wide = repeated("  The quick   brown a  b c fox ran.", 1000),
+                    narrow = repeated(" The quick brown a b c fox ran.", 1000);
+    if (rf_bytes_append(memory, &wide, "   ", 3, NULL)) CHECK_MSG(0, "no memory");
+    fixture.vocab.remove_extra_whitespaces = 1;
+    struct rf_tokens removed =
+        encode_by(&fixture.vocab, path, (struct rf_str){wide.data, wide.count});
+    fixture.vocab.remove_extra_whitespaces = 0;
+    struct rf_tokens kept =
+        encode_by(&fixture.vocab, path, (struct rf_str){narrow.data + 1, narrow.count - 1});
+    CHECK_INT(removed.count, kept.count);
+    for (size_t i = 0; i < kept.count && removed.count == kept.count; i++)
+        CHECK_INT(removed.ids[i], kept.ids[i]);
+    rf_tokens_free(memory, &removed);
+    rf_tokens_free(memory, &kept);
+    rf_bytes_free(memory, &wide);
+    rf_bytes_free(memory, &narrow);
+    fixture_vocab_close(&fixture);
+}
+
+/* Without byte tokens, unknown characters side by side are one token, wherever a long text is
+ * cut. */
+static void check_long_unknown(const char *path)
+{
+    enum { TIMES = 40000 };
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, path), 0);
+    for (int32_t id = 0; id < fixture.vocab.n_tokens; id++)
+        if (fixture.vocab.types[id] == RF_TOKEN_BYTE) fixture.vocab.types[id] = RF_TOKEN_UNUSED;
+    struct rf_bytes run = repeated("\xf0\x93\x80\x80", TIMES),
+                    mixed = repeated("\xf0\x93\x80\x80q\xf0\x93\x80\x80", TIMES);
+    struct rf_tokens one = encode_by(&fixture.vocab, path, (struct rf_str){run.data, run.count}),
+                     many =
+                         encode_by(&fixture.vocab, path, (struct rf_str){mixed.data, mixed.count});
+    CHECK_INT(one.count, 1);
+    CHECK_INT(many.count, 2 * TIMES + 1);
+    for (size_t i = 0; i < many.count; i++) CHECK((many.ids[i] == one.ids[0]) == (i % 2 == 0));
+    rf_tokens_free(memory, &one);
+    rf_tokens_free(memory, &many);
+    rf_bytes_free(memory, &run);
+    rf_bytes_free(memory, &mixed);
+    fixture_vocab_close(&fixture);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4) {
@@ -452,6 +518,10 @@ int main(int argc, char **argv)
         check_long("text/spm-bpe.vocab");
         check_long("text/spm-unigram.vocab");
         check_long("text/spm-json.vocab");
+        check_long_spaces("text/spm-bpe.vocab");
+        check_long_spaces("text/spm-unigram.vocab");
+        check_long_unknown("text/spm-bpe.vocab");
+        check_long_unknown("text/spm-unigram.vocab");
     }
     return check_result();
 }
