@@ -138,7 +138,8 @@ typedef struct riffle_model_options {
      * path[0 .. cap). Returns 0, or non-zero if the name is unknown. NULL: names are paths. */
     int (*find_model)(void *user, const char *name, char *path, size_t cap);
     void *find_user;
-    /* Folder that keeps measured speeds between runs; NULL or "": they are not kept. */
+    /* Folder that keeps measured speeds, and casts of drafts (4 GiB of them at most), between runs.
+     * It must exist. NULL or "": nothing is kept. */
     const char *cache_folder;
     /* Cores to use, one thread each. "auto" (default): P and E cores. "p", "e": only these. "all":
      * low-power cores as well. Or CPU numbers: "0-3,8". riffle_cores() lists the result. */

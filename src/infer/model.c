@@ -113,8 +113,10 @@ static int load_planned(struct rf_model *model, struct rf_queue *queue, struct p
                         struct rf_error *error)
 {
     const struct rf_backend_ops *ops = queue->backend->ops;
-    struct rf_kept *kept = rf_kept_open(folder, list->plans, list->count, model->allocator);
-    int code =
+    struct rf_kept *kept;
+    int code = rf_kept_open(&kept, folder, list->plans, list->count, model->allocator, error);
+    if (code) return code;
+    code =
         ops->weights_new(&model->weights, queue, list->plans, list->count, progress, user, error);
     if (!rf_kept_close(kept, code == 0)) return code;
     ops->weights_free(model->weights);

@@ -104,7 +104,7 @@ static int count_entry(void *user, const char *name)
 static int make_room(const struct rf_kept_folder *folder, uint64_t bytes)
 {
     uint64_t free_bytes = 0;
-    if (bytes > folder->limit || rf_make_folder(folder->path) != 0) return 0;
+    if (bytes > folder->limit) return 0;
     for (;;) {
         struct kept_list list = {.folder = folder->path};
         if (rf_folder_each(folder->path, count_entry, &list, NULL) != 0) return 0;
@@ -153,18 +153,20 @@ static int is_kept(const struct rf_weight_plan *plan)
            !plan->tensor->scattered;
 }
 
-struct rf_kept *rf_kept_open(const struct rf_kept_folder *folder, struct rf_weight_plan *plans,
-                             int32_t n_plans, const struct rf_allocator *allocator)
+int rf_kept_open(struct rf_kept **opened, const struct rf_kept_folder *folder,
+                 struct rf_weight_plan *plans, int32_t n_plans,
+                 const struct rf_allocator *allocator, struct rf_error *error)
 {
+    *opened = NULL;
     struct kept_header header = {"RFCAST1", KEPT_VERSION, 0, 0};
     for (int32_t i = 0; i < n_plans; i++) {
         if (!is_kept(&plans[i])) continue;
         header.key = hash_tensor(header.key, &plans[i]);
         header.bytes += plans[i].bytes;
     }
-    if (!header.bytes || !folder->path || !folder->path[0]) return NULL;
-    struct rf_kept *kept = rf_calloc(allocator, 1, sizeof *kept, "kept casts", NULL);
-    if (!kept) return NULL;
+    if (!header.bytes || !folder->path || !folder->path[0]) return 0;
+    struct rf_kept *kept = rf_calloc(allocator, 1, sizeof *kept, "kept casts", error);
+    if (!kept) return RF_ERR_MEMORY;
     kept->allocator = allocator;
     kept->header = header;
     kept->descriptor = -1;
@@ -176,7 +178,7 @@ struct rf_kept *rf_kept_open(const struct rf_kept_folder *folder, struct rf_weig
          (!make_room(folder, sizeof header + header.bytes) ||
           rf_new_file_open(&kept->file, kept->path, RF_NEW_PRIVATE | RF_NEW_CACHE, NULL) != 0))) {
         rf_free(allocator, kept);
-        return NULL;
+        return 0;
     }
     uint64_t at = 0;
     for (int32_t i = 0; i < n_plans; i++) {
@@ -185,7 +187,8 @@ struct rf_kept *rf_kept_open(const struct rf_kept_folder *folder, struct rf_weig
         plans[i].kept_at = at;
         at += plans[i].bytes;
     }
-    return kept;
+    *opened = kept;
+    return 0;
 }
 
 static void sum_strips(struct rf_kept *kept, uint64_t at, const void *strips, size_t n,

@@ -3,7 +3,8 @@
  * rf_model_load_draft opens such a file; rf_weight_pack reads strips from it or writes them to it,
  * from any thread. Only drafts are kept: a wrong byte could cost accepted tokens, never change one.
  *
- * No failure is reported. Without the file, or with a damaged one, the weights are cast. */
+ * Without the file, or with a damaged one, the weights are cast; no failure of files is reported.
+ */
 #ifndef RF_WEIGHTS_KEPT_H
 #define RF_WEIGHTS_KEPT_H
 
@@ -11,7 +12,7 @@
 #include "weights/plan.h"
 
 struct rf_kept_folder {
-    const char *path; /* made when something is kept; NULL: nothing is */
+    const char *path; /* not made: where there is none, nothing is kept. NULL or "": likewise */
     uint64_t limit;   /* bytes of all files together; the oldest make room for a new one */
 };
 
@@ -21,9 +22,11 @@ struct rf_kept_folder {
 struct rf_kept;
 
 /* Opens the file for these weights, or begins one, and has the plans of cast matrices point to it.
- * NULL where there is nothing to keep or no room. Experts are not kept: a pool packs them later. */
-struct rf_kept *rf_kept_open(const struct rf_kept_folder *folder, struct rf_weight_plan *plans,
-                             int32_t n_plans, const struct rf_allocator *allocator);
+ * *kept is NULL where there is nothing to keep or no room. Experts are not kept: a pool packs them
+ * later. 0, or RF_ERR_MEMORY. */
+int rf_kept_open(struct rf_kept **kept, const struct rf_kept_folder *folder,
+                 struct rf_weight_plan *plans, int32_t n_plans,
+                 const struct rf_allocator *allocator, struct rf_error *error);
 /* Ends the use of the file when all strips are packed (`complete`) or some failed. A complete new
  * file gets its name; the others are dropped. 1 if strips were read and some were damaged: the file
  * is removed, and the weights must be packed again without it. Otherwise 0. NULL is allowed. */
