@@ -29,7 +29,7 @@ static void set_flag(SOCKET socket, int level, int name)
 static void set_not_blocking(SOCKET socket)
 {
     u_long on = 1;
-    ioctlsocket(socket, FIONBIO, &on);
+    ioctlsocket(socket, (long)FIONBIO, &on);
 }
 
 static int32_t bound_port(SOCKET socket)
