@@ -182,7 +182,7 @@ size_t rf_special_next(struct rf_special_search *search, size_t at)
 {
     if (!search->special->nodes) return search->n;
     for (; at < search->n; at++) {
-        if (at >= search->end) read_block(search, at);
+        if (at < search->begin || at >= search->end) read_block(search, at);
         if (search->found[at - search->begin]) return at;
     }
     return at;

@@ -39,7 +39,8 @@ struct rf_special_search {
 void rf_special_begin(struct rf_special_search *search, const struct rf_special *special,
                       const char *text, size_t n);
 
-/* The first place from `at` on where a token begins, if no place is forbidden; n: there is none. */
+/* The first place from `at` on where a token begins, if no place is forbidden; n: there is none.
+ * `at` may also lie before the last result. */
 size_t rf_special_next(struct rf_special_search *search, size_t at);
 
 /* The longest token that begins at the place that rf_special_next has returned last, or NULL.

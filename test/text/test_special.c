@@ -63,6 +63,12 @@ static void compare(const struct tokens *tokens, const char *text, size_t n)
         next = rf_special_next(&search, at + 1);
     }
     CHECK_INT(next, n);
+    /* Back to the beginning, from behind the last block. */
+    size_t first = rf_special_next(&search, 0);
+    for (size_t at = 0; at < first; at++) CHECK(!plain_longest(tokens, text + at, n - at, n));
+    if (first < n)
+        CHECK(rf_special_longest(&search, first, n - first) ==
+              plain_longest(tokens, text + first, n - first, n));
 }
 
 /* Random tokens of few letters, so that many hold, begin and end each other. */
