@@ -35,8 +35,8 @@ static const struct rf_special_entry *plain_longest(const struct tokens *tokens,
                                                     size_t n, size_t n_control)
 {
     const struct rf_special_entry *longest = NULL;
-    for (const struct rf_special_entry *at = tokens->entries; at < tokens->entries + tokens->n;
-         at++) {
+    for (int32_t i = 0; i < tokens->n; i++) {
+        const struct rf_special_entry *at = &tokens->entries[i];
         size_t bytes = at->text.bytes;
         if (bytes <= (at->control && n_control < n ? n_control : n) &&
             memcmp(text, at->text.data, bytes) == 0 && (!longest || bytes > longest->text.bytes))
