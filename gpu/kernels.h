@@ -229,8 +229,7 @@ __host__ __device__
     return cut;
 }
 
-/* What struct rf_rope says besides the frequencies. `power` is that of rf_rope_growth for pair 1.
- */
+/* The rest of struct rf_rope, besides the frequencies. `power`: rf_rope_growth for pair 1. */
 struct gpu_turn {
     double magnitude, ntk_factor, power;
     int32_t ntk_from;
@@ -242,7 +241,7 @@ struct gpu_rotations {
     float *values;             /* [rows][2][half][2] */
     const double *frequencies; /* [sets][half] */
     int32_t half, local;       /* the local set, or 0: none */
-    struct gpu_turn turns[2];  /* of the rows' own sets, and of the local one */
+    struct gpu_turn turns[2];  /* the rows' own sets, then the local one */
 };
 
 /* Copies the embeddings x [n][width] to `out`, and computes the rotations. */

@@ -55,7 +55,7 @@ int rf_socket_listen(const struct rf_address *address, int32_t *port, struct rf_
         return RF_ERR_SYSTEM;
     }
     *port = bound_port(made);
-    return (int)made; /* of 64 bits, and small */
+    return (int)made; /* 64 bits wide, but small */
 }
 
 int rf_socket_accept(int listener)

@@ -17,7 +17,7 @@ enum { RF_JSON_DEPTH = 2048 /* arrays and objects in each other */ };
 
 struct rf_json_problem {
     size_t line, column; /* 1 ...; the column counts bytes */
-    const char *text;    /* what is wrong */
+    const char *text;    /* the fault, in a few words */
     int is_memory;       /* there was no memory */
 };
 

@@ -18,7 +18,7 @@ size_t rf_utf8_encode(uint32_t code_point, char *out);
 size_t rf_utf8_valid_prefix(const char *text, size_t n);
 
 enum { RF_UTF8_SHOWN = 6 };
-/* What a screen may show of the first character of the text (n > 0 bytes): the character itself, or
+/* Writes the first character of the text (n > 0 bytes) for a screen: the character itself, or
  * \xNN or \uNNNN in place of one that a terminal acts on instead of showing it, or U+FFFD in place
  * of a byte that is no UTF-8. Those characters are controls (C0, C1, DEL), marks that change the
  * direction of text (UAX #9, "Explicit Directional Formatting Characters"), and separators of

@@ -14,7 +14,7 @@ enum { SHORT = 64 /* parts of a sequence that is simplified */ };
 
 enum {
     WATCHED_STEPS = 1024, /* steps between two questions: well under a millisecond */
-    MOST_STEPS = 48 << 20 /* of a whole grammar: a few seconds */
+    MOST_STEPS = 48 << 20 /* bound for a whole grammar: a few seconds */
 };
 
 int rf_watch_steps(struct rf_watch *watch, uint64_t n, struct rf_error *error)

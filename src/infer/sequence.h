@@ -47,8 +47,8 @@ int32_t rf_sequence_n_committed(const struct rf_sequence *sequence);
 int32_t rf_sequence_length(const struct rf_sequence *sequence); /* committed and ahead */
 int32_t rf_sequence_n_ctx(const struct rf_sequence *sequence);
 int32_t rf_sequence_n_read(const struct rf_sequence *sequence); /* positions the judge has read */
-/* Those that the judge could use for the text's first n_text tokens: 0 where they are longer than a
- * short text and the entries are not, or the other way. */
+/* Entries that the judge could use for the text's first n_text tokens: 0 where they are longer than
+ * a short text and the entries are not, or the other way. */
 int32_t rf_sequence_n_read_for(const struct rf_sequence *sequence, int32_t n_text);
 /* Tokens that may follow the first n_text in one question, drafts among them: up to the end of the
  * context, or of short texts. */

@@ -46,7 +46,7 @@ const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, 
 
 void rf_hf_read_params(struct rf_hf *hf);
 
-/* What a class of transformers has where config.json does not mention the rotation. */
+/* The rotation of a class of transformers where config.json does not mention it. */
 struct rf_hf_rope {
     double theta;
     int32_t original;           /* original_max_position_embeddings, in the class's own place: that

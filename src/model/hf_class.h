@@ -11,10 +11,10 @@
 enum rf_hf_window {
     RF_HF_WINDOW_NONE, /* the class does not know windows, whatever the file says */
     RF_HF_WINDOW_ALL,
-    RF_HF_WINDOW_LATE,       /* those from max_window_layers on */
-    RF_HF_WINDOW_EARLY_EVEN, /* of those before max_window_layers the first, the third, ... */
+    RF_HF_WINDOW_LATE,       /* layers from max_window_layers on */
+    RF_HF_WINDOW_EARLY_EVEN, /* layers 0, 2, ... before max_window_layers */
     RF_HF_WINDOW_PERIOD,     /* all but the last of each period */
-    RF_HF_WINDOW_NO_ROPE     /* those that are not rotated */
+    RF_HF_WINDOW_NO_ROPE     /* layers without rotation */
 };
 
 struct rf_hf_class {

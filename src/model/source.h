@@ -64,7 +64,7 @@ struct rf_params {
     float rms_eps; /* epsilon of every RMS norm */
     enum rf_rope_style rope_style;
     int32_t rope_dim;    /* rotated elements of a head: even, <= head_dim */
-    struct rf_rope rope; /* of layers without RF_LAYER_LOCAL_ROPE */
+    struct rf_rope rope; /* layers without RF_LAYER_LOCAL_ROPE */
     int32_t tied_output; /* the output head is token_embd.weight */
     int32_t qkv_bias;    /* attn_{q,k,v}.bias exist */
     int32_t qk_norm;     /* attn_{q,k}_norm.weight exist (qwen3) */
@@ -81,7 +81,7 @@ struct rf_params {
     float attention_cap, logit_cap; /* scores and logits x are cap * tanh(x / cap) */
     int32_t window;                 /* positions that attention reaches in layers with a window */
     const uint8_t *layer_flags;     /* [n_layer] of enum rf_layer_flag; NULL: all have the window */
-    struct rf_rope rope_local;      /* of layers with RF_LAYER_LOCAL_ROPE; theta is 0: there are
+    struct rf_rope rope_local;      /* layers with RF_LAYER_LOCAL_ROPE; theta is 0: there are
                                        none */
     /* longrope: rows at positions from n_ctx_short on have these factors in the place of
      * rope.factors, and so have all rows that they read (infer/sequence.h). */

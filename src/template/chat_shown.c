@@ -104,7 +104,7 @@ static struct rf_jinja_value word_value(struct rf_jinja_run *run, const struct p
                                         const struct rf_json *value)
 {
     struct rf_jinja_value list = rf_jinja_list(run);
-    if (part->kind == PART_CONTENT) { /* of parts, which become one */
+    if (part->kind == PART_CONTENT) { /* parts become one content */
         struct rf_jinja_value dict = rf_jinja_dict(run);
         rf_jinja_put(run, dict, "type", rf_jinja_string(rf_str_of("text"), RF_ORIGIN_FREE));
         rf_jinja_put(run, dict, "text", word_of(part));

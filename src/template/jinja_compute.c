@@ -31,7 +31,7 @@ static value repeat_value(struct rf_jinja_run *run, value v, int64_t times)
     return text;
 }
 
-/* Of HTML and another text, the other is escaped. */
+/* Escapes a text that is joined with HTML. */
 static value add_texts(struct rf_jinja_run *run, value a, value b)
 {
     struct output out = {0};

@@ -68,7 +68,7 @@ static void assign(struct rf_jinja_run *run, const struct node *target, value v)
 
 /* ---- statements ---- */
 
-/* What a block has rendered is HTML where texts are escaped. */
+/* A block's rendering is HTML where texts are escaped. */
 static value block_text(const struct rf_jinja_run *run, value text)
 {
     text.marked = run->escapes != 0;

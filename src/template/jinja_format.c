@@ -12,7 +12,7 @@
 enum {
     MAX_PRECISION = 300,
     MAX_WIDTH = 1 << 20,
-    MAX_DIGITS = 1200 /* of a number with such a precision, its groups separated */
+    MAX_DIGITS = 1200 /* a number with such a precision, its groups separated */
 };
 
 struct spec {
@@ -153,7 +153,7 @@ static void write_float(struct rf_jinja_run *run, struct output *out, double rea
     double size = fabs(spec->letter == '%' ? real * 100 : real);
     int precision = spec->precision < 0 ? 6 : (int)spec->precision;
     rf_jinja_steps(run, 8);
-    if (!spec->letter && spec->precision < 0) { /* as str() */
+    if (!spec->letter && spec->precision < 0) { /* str() */
         struct output shown = {0};
         rf_jinja_write_repr(run, &shown, rf_jinja_real(size));
         snprintf(digits, sizeof digits, "%.*s", (int)shown.n, shown.n ? shown.text : "");
@@ -210,7 +210,7 @@ static void write_value(struct rf_jinja_run *run, struct output *out, value v,
 /* ---- the operator % ---- */
 
 struct percent {
-    struct rf_str text; /* of the format */
+    struct rf_str text; /* the format */
     size_t at;
     const struct arguments *arguments;
     size_t next; /* place of the next argument */

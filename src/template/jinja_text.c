@@ -412,7 +412,7 @@ value rf_jinja_lines(struct rf_jinja_run *run, value string, int keep_ends)
     return list;
 }
 
-/* Of HTML and other texts, the others are escaped. */
+/* Escapes texts that are joined with HTML. */
 value rf_jinja_join(struct rf_jinja_run *run, value separator, value items)
 {
     struct output out = {0};
@@ -450,7 +450,7 @@ value rf_jinja_escape(struct rf_jinja_run *run, value v)
             if (text.data[end] && (found = strchr(plain, text.data[end])) != NULL) break;
         rf_jinja_write(run, &out, rf_jinja_cut(string, at, end));
         if (end == text.bytes) break;
-        value escape = rf_jinja_text(escapes[found - plain]); /* of the character's origin */
+        value escape = rf_jinja_text(escapes[found - plain]); /* keeps the character's origin */
         escape.origin = string.origins ? string.origins[end] : string.origin;
         rf_jinja_write(run, &out, escape);
         end++;

@@ -154,8 +154,8 @@ struct wrapping {
     int breaks_words, breaks_hyphens;
     value separator;
     struct output out;
-    value line;        /* what is wrapped */
-    int n_lines;       /* of the text */
+    value line;        /* the text to wrap */
+    int n_lines;       /* lines of the text */
     size_t begin, end; /* the line that grows: bytes of `line`, */
     int64_t n;         /* and its characters */
 };

@@ -52,7 +52,7 @@ struct rf_words {
     const char *text;
     size_t bytes;
     size_t at;        /* begin of the next stretch of UTF-8, or of other bytes */
-    uint8_t *symbols; /* of the stretch of UTF-8 that is being cut */
+    uint8_t *symbols; /* kinds of the stretch of UTF-8 that is being cut */
     size_t done;      /* the end of what the steps on symbols have cut, in the text */
     int broken;       /* the last word is not UTF-8 */
     /* The stretch that each step is cutting, as offsets in the symbols, for steps on bytes in the

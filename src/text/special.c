@@ -178,13 +178,17 @@ static void read_block(struct rf_special_search *search, size_t at)
     }
 }
 
+int rf_special_begins(struct rf_special_search *search, size_t at)
+{
+    if (!search->special->nodes) return 0;
+    if (at < search->begin || at >= search->end) read_block(search, at);
+    return search->found[at - search->begin] != 0;
+}
+
 size_t rf_special_next(struct rf_special_search *search, size_t at)
 {
     if (!search->special->nodes) return search->n;
-    for (; at < search->n; at++) {
-        if (at < search->begin || at >= search->end) read_block(search, at);
-        if (search->found[at - search->begin]) return at;
-    }
+    while (at < search->n && !rf_special_begins(search, at)) at++;
     return at;
 }
 

@@ -15,7 +15,7 @@ struct rf_special_entry {
 
 struct rf_special {
     struct rf_special_entry *entries; /* sorted by their texts read backwards, without duplicates */
-    struct rf_special_node *nodes;    /* of the automaton (special.c); NULL: there are no tokens */
+    struct rf_special_node *nodes;    /* automaton (special.c); NULL: there are no tokens */
     int32_t n_nodes;
     int32_t from_root[256]; /* the root's child for a byte; 0: none */
     size_t longest;         /* bytes of the longest token */
@@ -39,11 +39,13 @@ struct rf_special_search {
 void rf_special_begin(struct rf_special_search *search, const struct rf_special *special,
                       const char *text, size_t n);
 
+/* 1 if a token begins at `at` < n, if no place is forbidden. */
+int rf_special_begins(struct rf_special_search *search, size_t at);
 /* The first place from `at` on where a token begins, if no place is forbidden; n: there is none.
  * `at` may also lie before the last result. */
 size_t rf_special_next(struct rf_special_search *search, size_t at);
 
-/* The longest token that begins at the place that rf_special_next has returned last, or NULL.
+/* The longest token that begins at the place that was looked at last, or NULL.
  * Control tokens must lie within the n_control bytes that begin there. */
 const struct rf_special_entry *rf_special_longest(const struct rf_special_search *search, size_t at,
                                                   size_t n_control);

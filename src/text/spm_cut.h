@@ -11,7 +11,7 @@
 struct rf_spm_cut {
     uint64_t *pairs; /* an open hash table of two code points each */
     size_t mask;
-    uint64_t factor; /* of the hash: random, so that no file can foresee collisions */
+    uint64_t factor; /* the hash's: random, so that no file can foresee collisions */
     int trims;       /* the model removes white space at the ends: no part ends with it */
 };
 

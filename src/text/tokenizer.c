@@ -432,7 +432,7 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
                     text.bytes, tokens->limit);
     if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
         const struct rf_special_entry *first = NULL;
-        if (text.bytes && rf_special_next(&search, 0) == 0)
+        if (text.bytes && rf_special_begins(&search, 0))
             first = rf_special_longest(&search, 0, special_bytes(&run, 0));
         if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }

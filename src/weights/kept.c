@@ -14,7 +14,7 @@
 
 /* To be raised when a cast or a panel's layout changes. */
 enum { KEPT_VERSION = 1 };
-enum { SAMPLES = 8, SAMPLE_BYTES = 64 }; /* of a tensor's data, in the name's hash */
+enum { SAMPLES = 8, SAMPLE_BYTES = 64 }; /* parts of a tensor's data in the hash */
 enum { LONGEST_PATH = 4096 };
 
 struct kept_header {
@@ -34,28 +34,29 @@ struct rf_kept {
 
 /* ---- hashes ---- */
 
-static uint64_t hash_word(uint64_t hash, uint64_t word)
+static uint64_t kept_hash_word(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
     return hash ^ hash >> 29;
 }
 
 /* Four chains, since each step waits for a product. */
-static uint64_t hash_bytes(uint64_t seed, const void *data, size_t n)
+static uint64_t kept_hash(uint64_t seed, const void *data, size_t n)
 {
     uint64_t lane[4] = {seed, ~seed, seed + 1, ~seed - 1}, word[4];
     const unsigned char *at = data;
     for (; n >= sizeof word; n -= sizeof word, at += sizeof word) {
         memcpy(word, at, sizeof word);
-        for (int i = 0; i < 4; i++) lane[i] = hash_word(lane[i], word[i]);
+        for (int i = 0; i < 4; i++) lane[i] = kept_hash_word(lane[i], word[i]);
     }
     memset(word, 0, sizeof word);
     memcpy(word, at, n);
-    for (int i = 0; i < 4; i++) lane[i] = hash_word(lane[i], word[i]);
-    return hash_word(hash_word(hash_word(hash_word(n, lane[0]), lane[1]), lane[2]), lane[3]);
+    for (int i = 0; i < 4; i++) lane[i] = kept_hash_word(lane[i], word[i]);
+    return kept_hash_word(
+        kept_hash_word(kept_hash_word(kept_hash_word(n, lane[0]), lane[1]), lane[2]), lane[3]);
 }
 
-static uint64_t hash_tensor(uint64_t hash, const struct rf_weight_plan *plan)
+static uint64_t kept_hash_tensor(uint64_t hash, const struct rf_weight_plan *plan)
 {
     const struct rf_tensor *tensor = plan->tensor;
     const uint64_t facts[] = {(uint64_t)tensor->dtype,
@@ -66,12 +67,12 @@ static uint64_t hash_tensor(uint64_t hash, const struct rf_weight_plan *plan)
                               plan->strip_bytes,
                               plan->bytes,
                               tensor->bytes};
-    hash = hash_bytes(hash, facts, sizeof facts);
-    hash = hash_bytes(hash, tensor->name, strlen(tensor->name));
+    hash = kept_hash(hash, facts, sizeof facts);
+    hash = kept_hash(hash, tensor->name, strlen(tensor->name));
     size_t n = tensor->bytes < SAMPLE_BYTES ? (size_t)tensor->bytes : SAMPLE_BYTES;
     for (uint64_t i = 0; i < SAMPLES; i++)
-        hash = hash_bytes(hash,
-                          (const char *)tensor->data + (tensor->bytes - n) / (SAMPLES - 1) * i, n);
+        hash = kept_hash(hash, (const char *)tensor->data + (tensor->bytes - n) / (SAMPLES - 1) * i,
+                         n);
     return hash;
 }
 
@@ -147,6 +148,13 @@ static int open_old(struct rf_kept *kept)
     return 0;
 }
 
+/* 1 if a file was begun: there was room, and it could be written. */
+static int begin_new(struct rf_kept *kept, const struct rf_kept_folder *folder)
+{
+    return make_room(folder, sizeof kept->header + kept->header.bytes) &&
+           rf_new_file_open(&kept->file, kept->path, RF_NEW_PRIVATE | RF_NEW_CACHE, NULL) == 0;
+}
+
 static int is_kept(const struct rf_weight_plan *plan)
 {
     return plan->cast_bytes && plan->role != RF_WEIGHT_EXPERTS && !plan->in_place &&
@@ -161,7 +169,7 @@ int rf_kept_open(struct rf_kept **opened, const struct rf_kept_folder *folder,
     struct kept_header header = {"RFCAST1", KEPT_VERSION, 0, 0};
     for (int32_t i = 0; i < n_plans; i++) {
         if (!is_kept(&plans[i])) continue;
-        header.key = hash_tensor(header.key, &plans[i]);
+        header.key = kept_hash_tensor(header.key, &plans[i]);
         header.bytes += plans[i].bytes;
     }
     if (!header.bytes || !folder->path || !folder->path[0]) return 0;
@@ -172,11 +180,9 @@ int rf_kept_open(struct rf_kept **opened, const struct rf_kept_folder *folder,
     kept->descriptor = -1;
     int n = snprintf(kept->path, sizeof kept->path, "%s/" RF_KEPT_PREFIX "%016" PRIx64,
                      folder->path, header.key);
-    int named = n > 0 && (size_t)n < sizeof kept->path;
-    if (!named ||
-        (!open_old(kept) &&
-         (!make_room(folder, sizeof header + header.bytes) ||
-          rf_new_file_open(&kept->file, kept->path, RF_NEW_PRIVATE | RF_NEW_CACHE, NULL) != 0))) {
+    int is_open =
+        n > 0 && (size_t)n < sizeof kept->path && (open_old(kept) || begin_new(kept, folder));
+    if (!is_open) {
         rf_free(allocator, kept);
         return 0;
     }
@@ -196,7 +202,7 @@ static void sum_strips(struct rf_kept *kept, uint64_t at, const void *strips, si
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += hash_bytes(at + i * bytes, (const char *)strips + i * bytes, bytes);
+        sum += kept_hash(at + i * bytes, (const char *)strips + i * bytes, bytes);
     atomic_fetch_add_explicit(&kept->sum, sum, memory_order_relaxed);
 }
 

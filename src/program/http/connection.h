@@ -46,7 +46,7 @@ struct http_network {
     size_t most_connections;
     struct connection *connections;
     size_t n_connections;
-    size_t body_bytes; /* of all bodies that are being read or answered */
+    size_t body_bytes; /* bodies that are being read or answered */
     struct rf_socket_wait *waits;
     int is_woken, is_refusing, is_stopping;
     double stop; /* time when it must end */

@@ -46,7 +46,7 @@ int http_list_has(const char *list, const char *word);
 /* The decoder of a chunked body. Zero in the beginning. */
 struct http_chunks {
     int state;
-    uint64_t left;  /* of a chunk */
+    uint64_t left;  /* bytes of the chunk */
     size_t n_line;  /* bytes of a line of sizes or trailers */
     size_t n_lines; /* bytes of all trailers */
 };

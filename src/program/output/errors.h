@@ -10,7 +10,7 @@
 
 /* The verb whose help cli_usage_error refers to; NULL: none. */
 extern const char *cli_verb;
-/* What makes room in a full context where --ctx can no longer be given, "" where that was just
+/* The way to make room in a full context where --ctx can no longer be given, "" where that was just
  * said; NULL: --ctx does. */
 extern const char *cli_room;
 

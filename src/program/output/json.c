@@ -19,7 +19,7 @@ static void json_quote(struct buffer *out, const char *text, size_t n)
         size_t length = rf_utf8_show(text + i, n - i, shown, &used);
         if (special)
             buffer_printf(out, "\\%c", letters[special - specials]);
-        else if (shown[0] == '\\') /* what a terminal would act on */
+        else if (shown[0] == '\\') /* a terminal would act on it */
             buffer_printf(out, "\\u%04x", (unsigned)rf_utf8_decode(text + i, used));
         else
             buffer_append(out, shown, length);

@@ -132,7 +132,7 @@ static int is_utf8(const char *text, size_t bytes)
     return 1;
 }
 
-/* As jansson writes it, without its objects: a reply may have a million of these. */
+/* Written without jansson's objects, since a reply may have a million of these. */
 void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token)
 {
     static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";

@@ -48,7 +48,7 @@ struct exchange {
     int32_t n_choices, n_left, width;
     struct reply_usage usage;
     struct refusal refusal; /* status 0: none */
-    size_t token_bytes;     /* of log-probabilities */
+    size_t token_bytes;     /* log-probabilities */
     int has_begun;          /* an event is out */
 };
 
