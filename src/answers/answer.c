@@ -28,8 +28,8 @@ static void answer_keep(struct answer *answer, int code)
 
 static void answer_add_reply(struct answer *answer, const char *text, size_t n, int is_last)
 {
-    int code = answer->calls ? tool_reader_push(&answer->reader, text, n, is_last, &answer->reply,
-                                                answer->calls, &answer->error)
+    int code = answer->calls ? rf_tool_reader_push(&answer->reader, text, n, is_last,
+                                                   &answer->reply, answer->calls, &answer->error)
                : n ? rf_bytes_append(&rf_system_allocator, &answer->reply, text, n, &answer->error)
                    : 0;
     answer_keep(answer, code);
@@ -62,7 +62,7 @@ static char *answer_text(struct answer *answer, const int32_t *tokens, size_t n,
 
 static void answer_push(struct answer *answer, const char *text, size_t n)
 {
-    answer_keep(answer, thoughts_push(&answer->thoughts, text, n, &answer->error));
+    answer_keep(answer, rf_thoughts_push(&answer->thoughts, text, n, &answer->error));
 }
 
 /* Text of tokens that are no control tokens: in whole characters. */
@@ -86,16 +86,16 @@ static void answer_read(struct answer *answer, const int32_t *tokens, size_t n, 
     char control[THOUGHTS_CONTROL], rest[RF_UTF8_STREAM_ROOM(0)];
     for (size_t i = 0; i < n && !answer->code;) {
         size_t end = i;
-        do thoughts_control(answer->model, tokens[end], control);
+        do rf_thoughts_control(answer->model, tokens[end], control);
         while (!control[0] && ++end < n);
         if (end > i) answer_push_tokens(answer, tokens + i, end - i, i ? 0 : flags);
-        if (control[0] && (thoughts_want(&answer->thoughts, control) ||
-                           (answer->calls && tool_reader_wants(&answer->reader, control))))
+        if (control[0] && (rf_thoughts_want(&answer->thoughts, control) ||
+                           (answer->calls && rf_tool_reader_wants(&answer->reader, control))))
             answer_push(answer, control, strlen(control));
         i = end + 1;
     }
     answer_push(answer, rest, rf_utf8_stream_flush(&answer->characters, rest));
-    if (!answer->code) thoughts_end(&answer->thoughts);
+    if (!answer->code) rf_thoughts_end(&answer->thoughts);
     if (!answer->code) answer_add_reply(answer, "", 0, 1);
 }
 
@@ -105,10 +105,10 @@ static void answer_begin(struct answer *answer, const int32_t *prompt, size_t n)
     enum { TAIL = 64 };
     size_t bytes = 0, tail = n < TAIL ? n : TAIL;
     char *text = answer_text(answer, prompt + n - tail, tail, RIFFLE_DETOKENIZE_SPECIAL, &bytes);
-    const struct thought_form *form = thought_form_of(answer->model);
+    const struct thought_form *form = rf_thought_form_of(answer->model);
     if (!form) answer_keep(answer, rf_fail(&answer->error, RF_ERR_MEMORY, "out of memory"));
-    if (!form) form = thought_form_find("<think>");
-    thoughts_begin(&answer->thoughts, form, text ? text : "", bytes, answer_on_part, answer);
+    if (!form) form = rf_thought_form_find("<think>");
+    rf_thoughts_begin(&answer->thoughts, form, text ? text : "", bytes, answer_on_part, answer);
     free(text);
 }
 
@@ -117,7 +117,7 @@ static void answer_take_tools(struct answer *answer, const char *tools, size_t b
     struct rf_json_problem problem = {0};
     if (!tools) return;
     answer->tools = rf_json_load(tools, bytes, NULL, &problem);
-    if (!answer->tools || !tools_are_valid(answer->tools)) {
+    if (!answer->tools || !rf_tools_are_valid(answer->tools)) {
         answer_keep(answer, rf_fail(&answer->error, RF_ERR_ARGUMENT,
                                     "tools: not a list of functions as OpenAI's reference has it"));
         return;
@@ -125,7 +125,7 @@ static void answer_take_tools(struct answer *answer, const char *tools, size_t b
     answer->calls = json_array();
     if (!answer->calls)
         answer_keep(answer, rf_fail(&answer->error, RF_ERR_MEMORY, "out of memory"));
-    tool_reader_begin(&answer->reader, tools_form(answer->model), answer->tools);
+    rf_tool_reader_begin(&answer->reader, rf_tools_form(answer->model), answer->tools);
 }
 
 /* The message's JSON, for free(). */
@@ -146,8 +146,8 @@ static char *answer_write(struct answer *answer, size_t *bytes)
 
 static void answer_free(struct answer *answer)
 {
-    thoughts_free(&answer->thoughts);
-    if (answer->calls) tool_reader_free(&answer->reader);
+    rf_thoughts_free(&answer->thoughts);
+    if (answer->calls) rf_tool_reader_free(&answer->reader);
     json_decref(answer->tools);
     json_decref(answer->calls);
     rf_bytes_free(&rf_system_allocator, &answer->reply);

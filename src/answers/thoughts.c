@@ -43,14 +43,14 @@ static const struct thought_form forms[] = {
 
 /* ---- forms ---- */
 
-const struct thought_form *thought_form_find(const char *opening)
+const struct thought_form *rf_thought_form_find(const char *opening)
 {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (strcmp(forms[i].markers[0].text, opening) == 0) return &forms[i];
     return NULL;
 }
 
-const struct thought_form *thought_form_of(const riffle_model *model)
+const struct thought_form *rf_thought_form_of(const riffle_model *model)
 {
     static const char probe[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
@@ -89,8 +89,8 @@ static size_t length_before_blanks(const char *text, size_t n)
     return n;
 }
 
-void thoughts_begin(struct thoughts *thoughts, const struct thought_form *form, const char *prompt,
-                    size_t n, thought_fn on_part, void *user)
+void rf_thoughts_begin(struct thoughts *thoughts, const struct thought_form *form,
+                       const char *prompt, size_t n, thought_fn on_part, void *user)
 {
     const char *open = form->markers[0].text;
     size_t n_open = strlen(open), end = length_before_blanks(prompt, n);
@@ -100,7 +100,7 @@ void thoughts_begin(struct thoughts *thoughts, const struct thought_form *form, 
     thoughts->is_behind_marker = 1;
 }
 
-int thoughts_want(const struct thoughts *thoughts, const char *control)
+int rf_thoughts_want(const struct thoughts *thoughts, const char *control)
 {
     for (const struct marker *marker = thoughts->form->markers; marker->text; marker++)
         if (strstr(marker->text, control)) return 1;
@@ -190,24 +190,24 @@ static void thoughts_divide(struct thoughts *thoughts, int is_last)
         thoughts_release(thoughts, PART_MARKER, held->count); /* the blanks that end a thought */
 }
 
-int thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error)
+int rf_thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error)
 {
     int code = n ? rf_bytes_append(&rf_system_allocator, &thoughts->held, text, n, error) : 0;
     if (!code) thoughts_divide(thoughts, 0);
     return code;
 }
 
-void thoughts_end(struct thoughts *thoughts)
+void rf_thoughts_end(struct thoughts *thoughts)
 {
     thoughts_divide(thoughts, 1);
 }
 
-void thoughts_free(struct thoughts *thoughts)
+void rf_thoughts_free(struct thoughts *thoughts)
 {
     rf_bytes_free(&rf_system_allocator, &thoughts->held);
 }
 
-void thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL])
+void rf_thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL])
 {
     text[0] = '\0';
     if (riffle_detokenize(model, &token, 1, 0, NULL, 0) != 0) return;

@@ -21,9 +21,9 @@ struct thought_form;
 
 /* The form whose markers the model's template writes; that of <think> for a template without.
  * NULL: out of memory. */
-const struct thought_form *thought_form_of(const riffle_model *model);
+const struct thought_form *rf_thought_form_of(const riffle_model *model);
 /* Finds a form by the text that opens a thought; NULL: no such form. */
-const struct thought_form *thought_form_find(const char *opening);
+const struct thought_form *rf_thought_form_find(const char *opening);
 
 /* The next n > 0 bytes of the answer are of `part`. */
 typedef void (*thought_fn)(void *user, enum thought_part part, const char *text, size_t n);
@@ -42,18 +42,18 @@ struct thoughts {
 
 /* `prompt`, n bytes, is the end of the text that the answer continues: it may have opened a
  * thought. */
-void thoughts_begin(struct thoughts *thoughts, const struct thought_form *form, const char *prompt,
-                    size_t n, thought_fn on_part, void *user);
+void rf_thoughts_begin(struct thoughts *thoughts, const struct thought_form *form,
+                       const char *prompt, size_t n, thought_fn on_part, void *user);
 /* RF_ERR_MEMORY: the text is lost. */
-int thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error);
+int rf_thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error);
 /* Passes on what was held back. */
-void thoughts_end(struct thoughts *thoughts);
-void thoughts_free(struct thoughts *thoughts);
+void rf_thoughts_end(struct thoughts *thoughts);
+void rf_thoughts_free(struct thoughts *thoughts);
 
 /* The text of a control token, which answers do not show; "": it is none, or a long one. */
-void thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL]);
+void rf_thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL]);
 
 /* Whether the text of a control token belongs to a marker and is to be pushed. */
-int thoughts_want(const struct thoughts *thoughts, const char *control);
+int rf_thoughts_want(const struct thoughts *thoughts, const char *control);
 
 #endif

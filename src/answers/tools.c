@@ -49,7 +49,7 @@ static char *format_chat(const riffle_model *model, const char *conversation)
     return text;
 }
 
-int template_has_effort(const riffle_model *model)
+int rf_template_has_effort(const riffle_model *model)
 {
     char *without = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"),
          *low = format_chat(model, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
@@ -63,7 +63,7 @@ int template_has_effort(const riffle_model *model)
     return has;
 }
 
-enum tool_form tools_form(const riffle_model *model)
+enum tool_form rf_tools_form(const riffle_model *model)
 {
     static const char probe[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
@@ -85,7 +85,7 @@ enum tool_form tools_form(const riffle_model *model)
 
 /* ---- requests ---- */
 
-int tools_are_valid(const json_t *tools)
+int rf_tools_are_valid(const json_t *tools)
 {
     size_t n = json_array_size(tools);
     for (size_t i = 0; i < n; i++) {
@@ -101,7 +101,7 @@ int tools_are_valid(const json_t *tools)
     return n > 0;
 }
 
-const json_t *tools_find(const json_t *tools, const char *name)
+const json_t *rf_tools_find(const json_t *tools, const char *name)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
@@ -132,7 +132,7 @@ static char *join_texts(const char *const *parts, size_t n)
     return text;
 }
 
-char *tools_opening(enum tool_form form)
+char *rf_tools_opening(enum tool_form form)
 {
     switch (form) {
     case TOOLS_TAGGED: return join_texts((const char *[]){tags_of[form].open, "\n"}, 2);
@@ -185,12 +185,12 @@ static json_t *parts_of_call(enum tool_form form, const json_t *function)
     }
 }
 
-json_t *tools_grammar(enum tool_form form, const json_t *tools, const char *name)
+json_t *rf_tools_grammar(enum tool_form form, const json_t *tools, const char *name)
 {
     json_t *calls = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        int is_wanted = !name || tools_find(tools, name) == function;
+        int is_wanted = !name || rf_tools_find(tools, name) == function;
         if (is_wanted && json_array_append_new(calls, parts_of_call(form, function))) {
             json_decref(calls);
             return NULL;
@@ -222,7 +222,7 @@ static const char *find_tag(const char *text, size_t n, const char *tag)
     return NULL;
 }
 
-int tool_reader_wants(const struct tool_reader *reader, const char *control)
+int rf_tool_reader_wants(const struct tool_reader *reader, const char *control)
 {
     const struct tags *tags = &tags_of[reader->form];
     if (!tags->open) return 0;
@@ -233,12 +233,12 @@ int tool_reader_wants(const struct tool_reader *reader, const char *control)
     return 0;
 }
 
-void tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools)
+void rf_tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools)
 {
     *reader = (struct tool_reader){.form = form, .tools = tools};
 }
 
-void tool_reader_free(struct tool_reader *reader)
+void rf_tool_reader_free(struct tool_reader *reader)
 {
     rf_bytes_free(&rf_system_allocator, &reader->held);
 }
@@ -257,7 +257,7 @@ static json_t *make_call(const struct tool_reader *reader, const char *name,
                          const json_t *arguments)
 {
     char id[10];
-    if (!name || !tools_find(reader->tools, name)) return NULL;
+    if (!name || !rf_tools_find(reader->tools, name)) return NULL;
     if (!rf_json_is_map(arguments) && !json_is_string(arguments)) return NULL;
     size_t bytes = 0;
     char *text = json_is_string(arguments) ? NULL : rf_json_dump(arguments, 0, &bytes);
@@ -465,8 +465,8 @@ static int reader_take_whole(struct tool_reader *reader, int is_last, struct rf_
     return reader_release(reader, held->count, 0, text, error);
 }
 
-int tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes, int is_last,
-                     struct rf_bytes *text, json_t *calls, struct rf_error *error)
+int rf_tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes, int is_last,
+                        struct rf_bytes *text, json_t *calls, struct rf_error *error)
 {
     int code =
         bytes ? rf_bytes_append(&rf_system_allocator, &reader->held, piece, bytes, error) : 0;

@@ -22,22 +22,22 @@ enum tool_form {
 };
 
 /* The form is the one in which the template writes a call. */
-enum tool_form tools_form(const riffle_model *model);
+enum tool_form rf_tools_form(const riffle_model *model);
 
 /* 1 if the model's chat template reads the variable reasoning_effort. */
-int template_has_effort(const riffle_model *model);
+int rf_template_has_effort(const riffle_model *model);
 
 /* 1 if `tools` is a list of functions as OpenAI's reference has it. */
-int tools_are_valid(const json_t *tools);
+int rf_tools_are_valid(const json_t *tools);
 /* The member "function" of the tool of that name; NULL: there is none. */
-const json_t *tools_find(const json_t *tools, const char *name);
+const json_t *rf_tools_find(const json_t *tools, const char *name);
 
 /* The beginning of an answer that must call, up to the call's name or object: for the prompt and
  * the reader. May be "". For free(); NULL: out of memory. */
-char *tools_opening(enum tool_form form);
+char *rf_tools_opening(enum tool_form form);
 /* RIFFLE_GRAMMAR_CHOICE of the rest: a call of the tool `name` (NULL: of any). For json_decref();
  * NULL: out of memory. */
-json_t *tools_grammar(enum tool_form form, const json_t *tools, const char *name);
+json_t *rf_tools_grammar(enum tool_form form, const json_t *tools, const char *name);
 
 /* An answer that is being read. */
 struct tool_reader {
@@ -51,13 +51,13 @@ struct tool_reader {
 };
 
 /* Whether the text of a control token, which answers do not show, is to be pushed. */
-int tool_reader_wants(const struct tool_reader *reader, const char *control);
-void tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools);
-void tool_reader_free(struct tool_reader *reader);
+int rf_tool_reader_wants(const struct tool_reader *reader, const char *control);
+void rf_tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools);
+void rf_tool_reader_free(struct tool_reader *reader);
 /* Takes a piece of the answer. Appends text outside of calls to `text`, and complete calls to
  * `calls`, an array, as "tool_calls" has them. `is_last`: nothing follows. A call of a tool that
  * was not given is text. */
-int tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes, int is_last,
-                     struct rf_bytes *text, json_t *calls, struct rf_error *error);
+int rf_tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes, int is_last,
+                        struct rf_bytes *text, json_t *calls, struct rf_error *error);
 
 #endif

@@ -74,8 +74,11 @@ class Prefix(unittest.TestCase):
             self.check_stream(program, env)
 
     def check_stream(self, program, env):
-        with subprocess.Popen([program, MODEL], env=env, stdout=subprocess.PIPE) as process:
+        # The program that chats reads a line; the end of its input would end it.
+        with subprocess.Popen([program, MODEL], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             try:
+                process.stdin.write(b"Tell me a long story.\n")
+                process.stdin.flush()
                 for _ in range(PIECES):
                     piece = os.read(process.stdout.fileno(), 65536)
                     self.assertTrue(piece)
@@ -175,12 +178,17 @@ class Documented(Prefix):
         return output("sh", "-ec", text, cwd=self.work, env=env)
 
     def test_table_of_files(self):
-        """Each row of the table is there, and nothing is there without a row."""
+        """Each row of the table is there, and nothing is there without a row.
+
+        The backend for CUDA devices is a part of some builds only.
+        """
         rows = re.findall(r"^\| (`.*?) \|", self.section("docs/installing.md", "cmake --install"), flags=re.M)
         paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
         paths = [path.replace("lib/", self.lib + "/", 1) if path.startswith("lib/") else path for path in paths]
         for path in paths:
-            self.assertTrue((self.prefix / path).exists(), path)
+            built = os.path.join(BUILD, "libriffle-cuda.so")
+            if not path.endswith("/libriffle-cuda.so") or os.path.exists(built):
+                self.assertTrue((self.prefix / path).exists(), path)
         for file in self.prefix.rglob("*"):
             name = str(file.relative_to(self.prefix))
             is_form_of_library = re.fullmatch(r".*/libriffle\.so[.0-9]*", name)

@@ -59,14 +59,14 @@ static void check_split(const struct example *example, size_t a, size_t b)
     struct seen seen = {.last = -1};
     struct thoughts thoughts;
     const char *text = example->answer;
-    thoughts_begin(&thoughts, thought_form_find(example->opening), example->prompt,
-                   strlen(example->prompt), on_part, &seen);
+    rf_thoughts_begin(&thoughts, rf_thought_form_find(example->opening), example->prompt,
+                      strlen(example->prompt), on_part, &seen);
     struct rf_error error;
-    CHECK_INT(thoughts_push(&thoughts, text, a, &error), 0);
-    CHECK_INT(thoughts_push(&thoughts, text + a, b - a, &error), 0);
-    CHECK_INT(thoughts_push(&thoughts, text + b, strlen(text) - b, &error), 0);
-    thoughts_end(&thoughts);
-    thoughts_free(&thoughts);
+    CHECK_INT(rf_thoughts_push(&thoughts, text, a, &error), 0);
+    CHECK_INT(rf_thoughts_push(&thoughts, text + a, b - a, &error), 0);
+    CHECK_INT(rf_thoughts_push(&thoughts, text + b, strlen(text) - b, &error), 0);
+    rf_thoughts_end(&thoughts);
+    rf_thoughts_free(&thoughts);
     CHECK_STR(seen.text, example->parts);
 }
 
@@ -89,27 +89,27 @@ static void check_streams(void)
     struct seen seen = {.last = -1};
     struct thoughts thoughts;
     struct rf_error error;
-    thoughts_begin(&thoughts, thought_form_find("<think>"), "", 0, on_part, &seen);
-    CHECK_INT(thoughts_push(&thoughts, "<think>a b\n<", 12, &error), 0);
+    rf_thoughts_begin(&thoughts, rf_thought_form_find("<think>"), "", 0, on_part, &seen);
+    CHECK_INT(rf_thoughts_push(&thoughts, "<think>a b\n<", 12, &error), 0);
     CHECK_STR(seen.text, "m<think>ta b");
-    CHECK_INT(thoughts_push(&thoughts, "/think>c\n<", 10, &error), 0);
+    CHECK_INT(rf_thoughts_push(&thoughts, "/think>c\n<", 10, &error), 0);
     CHECK_STR(seen.text, "m<think>ta bm\n</think>rc\n<");
-    thoughts_end(&thoughts);
-    thoughts_free(&thoughts);
+    rf_thoughts_end(&thoughts);
+    rf_thoughts_free(&thoughts);
 }
 
 static void check_controls(void)
 {
     struct seen seen = {.last = -1};
     struct thoughts thoughts;
-    thoughts_begin(&thoughts, thought_form_find("<think>"), "", 0, on_part, &seen);
-    CHECK(thoughts_want(&thoughts, "</think>"));
-    CHECK(!thoughts_want(&thoughts, "<|end|>"));
-    thoughts_begin(&thoughts, thought_form_find("<|channel|>analysis<|message|>"), "", 0, on_part,
-                   &seen);
-    CHECK(thoughts_want(&thoughts, "<|message|>"));
-    CHECK(!thoughts_want(&thoughts, "<|return|>"));
-    thoughts_end(&thoughts);
+    rf_thoughts_begin(&thoughts, rf_thought_form_find("<think>"), "", 0, on_part, &seen);
+    CHECK(rf_thoughts_want(&thoughts, "</think>"));
+    CHECK(!rf_thoughts_want(&thoughts, "<|end|>"));
+    rf_thoughts_begin(&thoughts, rf_thought_form_find("<|channel|>analysis<|message|>"), "", 0,
+                      on_part, &seen);
+    CHECK(rf_thoughts_want(&thoughts, "<|message|>"));
+    CHECK(!rf_thoughts_want(&thoughts, "<|return|>"));
+    rf_thoughts_end(&thoughts);
     CHECK_STR(seen.text, "");
 }
 
@@ -118,6 +118,6 @@ int main(void)
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) check_example(&examples[i]);
     check_streams();
     check_controls();
-    CHECK(!thought_form_find("<reason>"));
+    CHECK(!rf_thought_form_find("<reason>"));
     return check_result();
 }

@@ -96,12 +96,12 @@ static void check_cut(const struct example *example, const json_t *tools, size_t
     struct rf_bytes text = {0};
     struct rf_error error;
     json_t *calls = json_array();
-    tool_reader_begin(&reader, example->form, tools);
+    rf_tool_reader_begin(&reader, example->form, tools);
     for (int i = 0; i < 3; i++)
-        CHECK_INT(tool_reader_push(&reader, example->answer + cuts[i], cuts[i + 1] - cuts[i], 0,
-                                   &text, calls, &error),
+        CHECK_INT(rf_tool_reader_push(&reader, example->answer + cuts[i], cuts[i + 1] - cuts[i], 0,
+                                      &text, calls, &error),
                   0);
-    CHECK_INT(tool_reader_push(&reader, NULL, 0, 1, &text, calls, &error), 0);
+    CHECK_INT(rf_tool_reader_push(&reader, NULL, 0, 1, &text, calls, &error), 0);
     CHECK_MSG(text.count == strlen(example->text) &&
                   (!text.count || memcmp(text.data, example->text, text.count) == 0),
               "\"%s\" at %zu and %zu: the text is \"%.*s\"", example->answer, first, second,
@@ -110,7 +110,7 @@ static void check_cut(const struct example *example, const json_t *tools, size_t
     CHECK_INT((size_t)reader.n_calls, json_array_size(calls));
     json_decref(calls);
     rf_bytes_free(&rf_system_allocator, &text);
-    tool_reader_free(&reader);
+    rf_tool_reader_free(&reader);
 }
 
 /* Only the first call is taken. */
@@ -122,15 +122,15 @@ static void check_most(const json_t *tools)
     struct rf_bytes text = {0};
     struct rf_error error;
     json_t *calls = json_array();
-    tool_reader_begin(&reader, TOOLS_TAGGED, tools);
+    rf_tool_reader_begin(&reader, TOOLS_TAGGED, tools);
     reader.most = 1;
-    CHECK_INT(tool_reader_push(&reader, answer, strlen(answer), 1, &text, calls, &error), 0);
+    CHECK_INT(rf_tool_reader_push(&reader, answer, strlen(answer), 1, &text, calls, &error), 0);
     check_calls(calls, "f{}");
     CHECK_INT(reader.n_calls, 1);
     CHECK(text.count == 1 && text.data[0] == '.');
     json_decref(calls);
     rf_bytes_free(&rf_system_allocator, &text);
-    tool_reader_free(&reader);
+    rf_tool_reader_free(&reader);
 }
 
 /* Checks the beginning of an answer that must call, and the alternatives of its rest. */
@@ -139,8 +139,9 @@ static void check_forced(enum tool_form form, const char *wanted, const char *wa
     json_t *tools = json_loads("[{\"function\": {\"name\": \"f\"}},"
                                "{\"function\": {\"name\": \"g\\\"\", \"parameters\": {\"a\": 1}}}]",
                                0, NULL);
-    json_t *grammar = tools_grammar(form, tools, NULL), *one = tools_grammar(form, tools, "f");
-    char *opening = tools_opening(form), *rest = json_dumps(grammar, JSON_COMPACT);
+    json_t *grammar = rf_tools_grammar(form, tools, NULL),
+           *one = rf_tools_grammar(form, tools, "f");
+    char *opening = rf_tools_opening(form), *rest = json_dumps(grammar, JSON_COMPACT);
     CHECK_STR(opening, wanted);
     CHECK_STR(rest, wanted_rest);
     CHECK_INT(json_array_size(one), 1);
@@ -155,9 +156,9 @@ static void check_forced(enum tool_form form, const char *wanted, const char *wa
 int main(void)
 {
     json_t *tools = json_loads(tools_text, 0, NULL), *wrong = json_loads("[{}]", 0, NULL);
-    CHECK(tools_are_valid(tools));
-    CHECK(!tools_are_valid(wrong));
-    CHECK(tools_find(tools, "g") && !tools_find(tools, "h"));
+    CHECK(rf_tools_are_valid(tools));
+    CHECK(!rf_tools_are_valid(wrong));
+    CHECK(rf_tools_find(tools, "g") && !rf_tools_find(tools, "h"));
     for (size_t e = 0; e < sizeof examples / sizeof *examples; e++) {
         size_t n = strlen(examples[e].answer);
         for (size_t second = 0; second <= n; second++)

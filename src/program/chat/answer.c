@@ -52,15 +52,16 @@ static void turn_on_part(void *user, enum thought_part part, const char *text, s
 static void turn_push_text(struct turn *turn, const char *text, size_t n)
 {
     struct rf_error error;
-    if (thoughts_push(&turn->thoughts, text, n, &error)) cli_no_memory();
+    if (rf_thoughts_push(&turn->thoughts, text, n, &error)) cli_no_memory();
 }
 
 /* Control tokens are not part of an answer's text, but they may be markers. */
 static void turn_push_control(struct turn *turn, int32_t token)
 {
     char text[THOUGHTS_CONTROL];
-    thoughts_control(turn->chat->engine.model, token, text);
-    if (text[0] && thoughts_want(&turn->thoughts, text)) turn_push_text(turn, text, strlen(text));
+    rf_thoughts_control(turn->chat->engine.model, token, text);
+    if (text[0] && rf_thoughts_want(&turn->thoughts, text))
+        turn_push_text(turn, text, strlen(text));
 }
 
 static int turn_on_event(void *user, const riffle_event *event)
@@ -91,7 +92,8 @@ static void turn_begin_thoughts(struct turn *turn)
     int64_t bytes = riffle_detokenize(engine->model, tokens + n - tail, (size_t)tail,
                                       RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
     if (bytes < 0 || bytes > (int64_t)sizeof text) bytes = 0;
-    thoughts_begin(&turn->thoughts, turn->chat->thoughts, text, (size_t)bytes, turn_on_part, turn);
+    rf_thoughts_begin(&turn->thoughts, turn->chat->thoughts, text, (size_t)bytes, turn_on_part,
+                      turn);
 }
 
 static void print_figures(const riffle_stats *before, const riffle_stats *after)
@@ -165,8 +167,8 @@ static int64_t turn_generate(struct chat *chat, struct turn *turn)
          * grammar cannot go on in the middle. */
     } while (n > 0 && !options.grammar && chat_drops(chat) && full_context(chat) &&
              chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = turn_prefill(chat, turn)) >= 0);
-    thoughts_end(&turn->thoughts);
-    thoughts_free(&turn->thoughts);
+    rf_thoughts_end(&turn->thoughts);
+    rf_thoughts_free(&turn->thoughts);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
         putchar('\n');

@@ -93,23 +93,23 @@ void conversation_note(struct conversation *conversation, const char *key, const
 
 void conversation_find_calls(struct conversation *conversation, const riffle_model *model)
 {
-    enum tool_form form = conversation->tools ? tools_form(model) : TOOLS_NONE;
+    enum tool_form form = conversation->tools ? rf_tools_form(model) : TOOLS_NONE;
     if (form == TOOLS_NONE) return;
     json_t *last = conversation_at(conversation, conversation_count(conversation) - 1),
            *content = json_object_get(last, "content"), *calls = or_no_memory(json_array());
     struct rf_bytes text = {0};
     struct rf_error error;
     struct tool_reader reader;
-    tool_reader_begin(&reader, form, conversation->tools);
-    if (tool_reader_push(&reader, json_string_value(content), json_string_length(content), 1, &text,
-                         calls, &error))
+    rf_tool_reader_begin(&reader, form, conversation->tools);
+    if (rf_tool_reader_push(&reader, json_string_value(content), json_string_length(content), 1,
+                            &text, calls, &error))
         cli_no_memory();
     if (json_array_size(calls)) {
         set_member(last, "content", valid_text(text.data, text.count));
         set_member(last, "tool_calls", json_incref(calls));
     }
     json_decref(calls);
-    tool_reader_free(&reader);
+    rf_tool_reader_free(&reader);
     rf_bytes_free(&rf_system_allocator, &text);
 }
 
@@ -268,7 +268,7 @@ int conversation_parse(struct conversation *conversation, const char *text, size
     struct conversation loaded = {json_incref(array), json_incref(tools)};
     json_decref(root);
     int status = !json_is_array(array) ? cli_fail("%s has no array \"messages\"", path)
-                 : tools && !tools_are_valid(tools)
+                 : tools && !rf_tools_are_valid(tools)
                      ? cli_fail("%s: \"tools\" is no list of functions", path)
                      : check_messages(&loaded, path);
     if (status == CLI_OK) {

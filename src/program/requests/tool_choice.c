@@ -60,7 +60,7 @@ static int take_choice(const json_t *choice, struct tool_wish *wish, struct refu
     if (!wish->must_call)
         return refuse_value(refusal, "tool_choice",
                             "none, auto, required, a function's name or allowed_tools");
-    if (!wish->tools || (wish->name && !tools_find(wish->tools, wish->name)))
+    if (!wish->tools || (wish->name && !rf_tools_find(wish->tools, wish->name)))
         return refuse(refusal, 400, "invalid_value", "tool_choice: there is no tool %.100s",
                       wish->name ? wish->name : "at all");
     return 0;
@@ -70,10 +70,10 @@ static int take_choice(const json_t *choice, struct tool_wish *wish, struct refu
 static int open_call(const struct answerer *of, const struct tool_wish *wish,
                      struct question *question, struct refusal *refusal)
 {
-    json_t *grammar = tools_grammar(of->tool_form, wish->tools, wish->name);
+    json_t *grammar = rf_tools_grammar(of->tool_form, wish->tools, wish->name);
     int code = question_limit(grammar, RIFFLE_GRAMMAR_CHOICE, question, refusal);
     json_decref(grammar);
-    question->opening = tools_opening(of->tool_form);
+    question->opening = rf_tools_opening(of->tool_form);
     return code || question->opening ? code : refuse_memory(refusal);
 }
 
@@ -97,7 +97,7 @@ int tool_choice_take(const json_t *body, const struct answerer *of, int is_chat,
 {
     const json_t *tools = member_get(body, "tools");
     if (json_is_array(tools) && json_array_size(tools) == 0) tools = NULL;
-    if (tools && !tools_are_valid(tools))
+    if (tools && !rf_tools_are_valid(tools))
         return refuse_value(refusal, "tools", "an array of functions with names");
     struct tool_wish wish = {.tools = json_incref((json_t *)tools)};
     int code = take_choice(member_get(body, "tool_choice"), &wish, refusal);

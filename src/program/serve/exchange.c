@@ -55,7 +55,7 @@ static void choice_begin_thoughts(struct choice *choice)
     int64_t bytes = riffle_detokenize(of->model, prompt->tokens + prompt->n - tail, tail,
                                       RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
     if (bytes < 0 || bytes > (int64_t)sizeof text) bytes = 0;
-    thoughts_begin(&choice->thoughts, of->thoughts, text, (size_t)bytes, choice_on_part, choice);
+    rf_thoughts_begin(&choice->thoughts, of->thoughts, text, (size_t)bytes, choice_on_part, choice);
     choice->divides = 1;
 }
 
@@ -150,7 +150,7 @@ int exchange_begin(struct exchange *exchange)
         choice->exchange = exchange;
         choice->index = i;
         if (question->tools) choice->calls = json_array();
-        tool_reader_begin(&choice->tools, question->tool_form, question->tools);
+        rf_tool_reader_begin(&choice->tools, question->tool_form, question->tools);
         choice->tools.most = question->most_calls;
         if (choice_begin_text(choice)) return -1;
     }
@@ -163,8 +163,8 @@ void exchange_free(struct exchange *exchange)
         struct choice *choice = &exchange->choices[i];
         rf_bytes_free(allocator, &choice->text);
         rf_bytes_free(allocator, &choice->thought);
-        thoughts_free(&choice->thoughts);
-        tool_reader_free(&choice->tools);
+        rf_thoughts_free(&choice->thoughts);
+        rf_tool_reader_free(&choice->tools);
         reply_tokens_free(&choice->tokens);
         json_decref(choice->calls);
         free(choice->vector);
@@ -232,8 +232,8 @@ static int choice_take_reply(struct choice *choice, const char *text, size_t byt
 {
     struct rf_error error;
     if (choice->calls)
-        return tool_reader_push(&choice->tools, text, bytes, is_last, &choice->text, choice->calls,
-                                &error);
+        return rf_tool_reader_push(&choice->tools, text, bytes, is_last, &choice->text,
+                                   choice->calls, &error);
     return bytes ? rf_bytes_append(allocator, &choice->text, text, bytes, &error) : 0;
 }
 
@@ -252,13 +252,13 @@ static void choice_on_part(void *user, enum thought_part part, const char *text,
 static int choice_take_text(struct choice *choice, const char *text, size_t n)
 {
     struct rf_error error;
-    return choice->divides ? thoughts_push(&choice->thoughts, text, n, &error)
+    return choice->divides ? rf_thoughts_push(&choice->thoughts, text, n, &error)
                            : choice_take_reply(choice, text, n, 0);
 }
 
 static int choice_end_text(struct choice *choice)
 {
-    if (choice->divides) thoughts_end(&choice->thoughts);
+    if (choice->divides) rf_thoughts_end(&choice->thoughts);
     return choice_take_reply(choice, NULL, 0, 1);
 }
 
@@ -268,9 +268,10 @@ static int choice_take_token(struct choice *choice, const riffle_event *event)
     char control[THOUGHTS_CONTROL];
     if (event->text_bytes) return choice_take_text(choice, event->text, event->text_bytes);
     if (event->token < 0 || (!choice->divides && !choice->calls)) return 0;
-    thoughts_control(choice->exchange->served->model.model, event->token, control);
-    int is_wanted = control[0] && ((choice->divides && thoughts_want(&choice->thoughts, control)) ||
-                                   (choice->calls && tool_reader_wants(&choice->tools, control)));
+    rf_thoughts_control(choice->exchange->served->model.model, event->token, control);
+    int is_wanted =
+        control[0] && ((choice->divides && rf_thoughts_want(&choice->thoughts, control)) ||
+                       (choice->calls && rf_tool_reader_wants(&choice->tools, control)));
     return is_wanted ? choice_take_text(choice, control, strlen(control)) : 0;
 }
 

@@ -68,9 +68,9 @@ static int open_served(struct server *server, struct served **opened, int *is_to
                                          .name = options->name,
                                          .n_ctx = n_ctx,
                                          .sampling = &served->model.sampling,
-                                         .has_effort = template_has_effort(served->model.model),
-                                         .tool_form = tools_form(served->model.model),
-                                         .thoughts = thought_form_of(served->model.model)};
+                                         .has_effort = rf_template_has_effort(served->model.model),
+                                         .tool_form = rf_tools_form(served->model.model),
+                                         .thoughts = rf_thought_form_of(served->model.model)};
     if (!served->answerer.thoughts) {
         close_served(server, served);
         return rf_fail(error, RF_ERR_MEMORY, "out of memory");

@@ -76,7 +76,7 @@ static int chat_talk(struct chat *chat, struct line_reader *reader)
     riffle_message probe = {"user", "Hello"};
     status = cli_status(riffle_chat_format(chat->engine.model, &probe, 1, 1, NULL, 0));
     if (status == CLI_OK) {
-        chat->thoughts = thought_form_of(chat->engine.model);
+        chat->thoughts = rf_thought_form_of(chat->engine.model);
         if (!chat->thoughts) cli_no_memory();
         cli_room = ""; /* chat_explain_full says it first */
         status = chat_converse(chat, reader);
