@@ -127,6 +127,9 @@ enum rf_slot {
     RF_SLOT_SHARED_UP,
     RF_SLOT_SHARED_GATED, /* operand of its down */
     RF_SLOT_SHARE,        /* logit of the shared expert's share, a sigmoid */
+    RF_SLOT_JOINED,       /* rows side by side: hidden states that a draft head reads; in a head's
+                             program the normed embedding and feature */
+    RF_SLOT_JOINED_IN,    /* the same as operand */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -143,10 +146,11 @@ struct rf_slot_shape {
 
 enum rf_op_kind {
     /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares
-     * the rotations of the rows' positions. */
+     * the rotations of the rows' positions. A draft head's program has one of each. */
     RF_OP_EMBED,
-    RF_OP_NORM,   /* out[0] = RMS norm of in[0], times weight[0] */
-    RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate */
+    RF_OP_NORM,   /* out[0] = RMS norm of in[0], times weight[0]; see `column` */
+    RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate; see
+                     `blocks` */
     RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;
                          writes in[1] and in[2] (v) to the cache's `layer`; by `rotation` */
@@ -170,8 +174,10 @@ enum rf_op_kind {
                   NULL */
     RF_OP_ADD_SHARE, /* out[0] += sigmoid(in[1]) * in[0], where a row of in[1] is one value */
     RF_OP_CAP,       /* out[0] = scale * in[0], or with a cap cap * tanh(scale * in[0] / cap) */
-    RF_OP_COPY       /* out[0] = in[0] */
+    RF_OP_COPY       /* out[0] = in[0]; see `column` */
 };
+
+enum { RF_ROW_BLOCK = 64 /* rows of a weight that an operation can choose together */ };
 
 /* The rotation of an operation. The long one takes the place of the global one in rows that are
  * `is_long`. */
@@ -189,6 +195,12 @@ struct rf_op {
     float cap;      /* 0: none */
     int32_t window; /* 0: none */
     enum rf_rotation rotation;
+    int32_t column; /* NORM, COPY: where in[0]'s values begin in the rows of out[0], which has
+                       floats and may be wider; a multiple of 16 */
+    /* LINEAR with n = 1 and without a bias: the result has only these blocks of the weight's rows,
+     * [n_blocks] ascending, one behind the other. NULL: all rows. They outlive the view. */
+    const int32_t *blocks;
+    int32_t n_blocks;
     enum rf_slot in[RF_OP_INPUTS], out[RF_OP_INPUTS];
     const struct rf_weight *weight[RF_OP_INPUTS], *bias[RF_OP_INPUTS]; /* NULL: none */
 };
@@ -240,8 +252,8 @@ struct rf_best {
 struct rf_pass {
     const struct rf_rows *groups; /* [n_groups]; rows count through all groups */
     int32_t n_groups;
-    /* [rows][width of RF_SLOT_X]: what the first layer takes, of a program that begins with an
-     * RF_OP_EMBED without a table; else NULL. */
+    /* [rows][width of RF_SLOT_X]: what the first layer takes, of a program that has an RF_OP_EMBED
+     * without a table; else NULL. */
     const float *x;
 
     const int32_t *wanted; /* [n_wanted] rows that are answered, ascending */
@@ -272,7 +284,9 @@ static inline int rf_window_has(int32_t row_position, int32_t position)
 }
 
 struct rf_view_shape {
-    const struct rf_program *program; /* outlives the view, as do its weights */
+    /* Outlives the view, as do its weights. A few may be of other rf_weights of the same backend
+     * than the view's: a draft head and its target use each other's. */
+    const struct rf_program *program;
     const struct rf_weights *weights;
     enum rf_precision precision;
     enum rf_kv_type kv; /* the view reads caches in this form: theirs, or a coarser part of it */
