@@ -6,6 +6,8 @@
 
 #include "model/reader.h"
 
+#define RF_GGUF_HEAD "eagle3" /* the architecture of draft heads */
+
 enum rf_gguf_type {
     RF_GGUF_U8 = 0,
     RF_GGUF_I8 = 1,
@@ -41,6 +43,11 @@ struct rf_gguf {
     struct rf_gguf_value *values; /* sorted by key */
     size_t n_values;
     char key[80]; /* the last that was looked up, for sentences */
+    int is_head;  /* the architecture is that of draft heads, eagle3 */
+    /* A head's tensor d2t, n_ids integers of 64 bits: ids of the target's tokens. It is not among
+     * the source's tensors. NULL: there is none. */
+    const unsigned char *ids;
+    int32_t n_ids;
 };
 
 /* Reads header, metadata and tensor infos. Fills source->tensors in the file's order. The values
@@ -71,6 +78,10 @@ int32_t rf_gguf_per_layer(struct rf_gguf *gguf, const char *key, int32_t n, int3
 /* An array with elements of type `elem_type`; NULL when the key does not exist. */
 const struct rf_gguf_value *rf_gguf_array(struct rf_gguf *gguf, const char *key,
                                           uint32_t elem_type);
+/* An array with elements of any integer type; NULL when the key does not exist. */
+const struct rf_gguf_value *rf_gguf_integers(struct rf_gguf *gguf, const char *key);
+/* Element i of it. An unsigned one beyond INT64_MAX becomes INT64_MAX. */
+int64_t rf_gguf_element(const struct rf_gguf_value *array, uint64_t i);
 /* Returns the next string of an array of strings and advances `data`. The parser has checked the
  * array's extent. */
 struct rf_str rf_gguf_next_string(const unsigned char **data);
@@ -80,12 +91,14 @@ struct rf_str rf_gguf_next_string(const unsigned char **data);
 int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,
                  size_t bytes, struct rf_error *error);
 
-enum { RF_GGUF_TENSOR_I8 = 24 /* ggml's number of the type I8 */ };
+/* ggml's numbers of types that are not in enum rf_dtype. */
+enum { RF_GGUF_TENSOR_I8 = 24, RF_GGUF_TENSOR_I64 = 27 };
 
 /* Fails for an architecture that is not known. The sentence has the known one whose tensors are
  * nearest, and the file's other tensors and keys. */
 void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch);
-/* Reads all parameters but n_vocab and others that depend on tensors. */
+/* Reads all parameters but n_vocab and others that depend on tensors. Those of a head are a
+ * llama's, under the head's keys. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
 /* Sets which biases the model has. Call when the tensors are sorted. */
 void rf_gguf_find_biases(struct rf_gguf *gguf);

@@ -5,6 +5,8 @@
 #include "model/cursor.h"
 #include "model/gguf.h"
 
+#define RF_GGUF_IDS "d2t"
+
 enum {
     MAX_KEY_BYTES = 65535, /* the format's limit */
     MAX_NAME_BYTES = 255,  /* ggml's own is 63 */
@@ -176,9 +178,36 @@ static void take_w4a8(struct rf_reading *reading, struct rf_tensor *tensor)
     tensor->dtype = RF_W4A8;
 }
 
+/* The ids of a head. Until they are taken out of the list, they count as twice as many floats. */
+static void take_ids(struct rf_gguf *gguf, struct rf_tensor *tensor)
+{
+    if (gguf->n_ids) rf_bad(gguf->reading, RF_ERR_FORMAT, "two tensors are called " RF_GGUF_IDS);
+    if (tensor->n_dims != 1 || tensor->ne[0] > INT32_MAX / 2) {
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "tensor " RF_GGUF_IDS " is not a list that a vocabulary can have");
+        return;
+    }
+    gguf->n_ids = (int32_t)tensor->ne[0];
+    tensor->ne[0] *= 2;
+    tensor->dtype = RF_F32;
+}
+
+/* Moves the ids out of the list of tensors. */
+static void find_ids(struct rf_gguf *gguf)
+{
+    struct rf_source *source = gguf->reading->source;
+    int32_t n = 0;
+    for (int32_t i = 0; i < source->n_tensors; i++)
+        if (gguf->n_ids && strcmp(source->tensors[i].name, RF_GGUF_IDS) == 0)
+            gguf->ids = source->tensors[i].data;
+        else
+            source->tensors[n++] = source->tensors[i];
+    source->n_tensors = n;
+}
+
 /* `is_w4a8`: what I8 stands for in this file. */
-static void take_tensor(struct rf_cursor *cursor, int is_w4a8, struct rf_tensor *tensor,
-                        uint64_t *offset)
+static void take_tensor(struct rf_gguf *gguf, struct rf_cursor *cursor, int is_w4a8,
+                        struct rf_tensor *tensor, uint64_t *offset)
 {
     struct rf_reading *reading = cursor->reading;
     struct rf_str name = take_string(cursor, "a tensor's name");
@@ -189,8 +218,12 @@ static void take_tensor(struct rf_cursor *cursor, int is_w4a8, struct rf_tensor 
     take_dimensions(cursor, tensor);
     uint32_t type = rf_cursor_u32(cursor, "a tensor's type");
     *offset = rf_cursor_u64(cursor, "a tensor's offset");
-    if (type == RF_GGUF_TENSOR_I8 && is_w4a8) {
-        take_w4a8(reading, tensor);
+    int is_ids = type == RF_GGUF_TENSOR_I64 && gguf->is_head && rf_str_is(name, RF_GGUF_IDS);
+    if (is_ids || (type == RF_GGUF_TENSOR_I8 && is_w4a8)) {
+        if (is_ids)
+            take_ids(gguf, tensor);
+        else
+            take_w4a8(reading, tensor);
         if (!reading->code) set_tensor_bytes(reading, tensor);
         return;
     }
@@ -235,7 +268,7 @@ static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "key " RF_W4A8_KEY " is %" PRId64 ", which is not a multiple of 64", group);
     for (uint64_t i = 0; !reading->code && i < n; i++)
-        take_tensor(cursor, group >= 0, &source->tensors[i], &offsets[i]);
+        take_tensor(gguf, cursor, group >= 0, &source->tensors[i], &offsets[i]);
     if (reading->code) return;
     source->n_tensors = (int32_t)n;
 
@@ -252,6 +285,7 @@ static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64
     }
     if (left > end)
         rf_bad(reading, RF_ERR_FORMAT, "%" PRIu64 " bytes follow the last tensor", left - end);
+    if (!reading->code) find_ids(gguf);
 }
 
 static void check_version(const struct rf_gguf *gguf)
@@ -289,6 +323,8 @@ int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes)
     check_count(&cursor, n_tensors, MIN_TENSOR_BYTES, "tensors");
     parse_values(gguf, &cursor, n_values);
     read_alignment(gguf);
+    struct rf_str arch = rf_gguf_string(gguf, "general.architecture", (struct rf_str){NULL, 0});
+    gguf->is_head = rf_str_is(arch, RF_GGUF_HEAD);
     parse_tensors(gguf, &cursor, n_tensors);
     return reading->code;
 }

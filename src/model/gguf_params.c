@@ -16,6 +16,10 @@ static void read_architecture(struct rf_gguf *gguf)
     if (!name.data) rf_gguf_missing(gguf);
     for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++)
         if (rf_str_is(name, row->name)) rf_arch_begin(params, row);
+    if (gguf->is_head) {
+        rf_arch_begin(params, rf_arch_row(RF_ARCH_LLAMA));
+        params->arch_name = RF_GGUF_HEAD;
+    }
     if (!params->arch_name && !reading->code) rf_gguf_refuse_architecture(gguf, name);
     struct rf_str type = rf_gguf_string(gguf, "general.type", rf_str_of("model"));
     if (!rf_str_is(type, "model"))

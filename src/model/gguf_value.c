@@ -169,6 +169,21 @@ const struct rf_gguf_value *rf_gguf_array(struct rf_gguf *gguf, const char *key,
     return NULL;
 }
 
+const struct rf_gguf_value *rf_gguf_integers(struct rf_gguf *gguf, const char *key)
+{
+    const struct rf_gguf_value *found = find_typed(gguf, key, RF_GGUF_ARRAY);
+    if (!found || is_integer(found->elem_type)) return found;
+    rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s is an array of %s, not of integers", gguf->key,
+           type_name(found->elem_type));
+    return NULL;
+}
+
+int64_t rf_gguf_element(const struct rf_gguf_value *array, uint64_t i)
+{
+    return load_integer(array->elem_type,
+                        array->data + (size_t)i * rf_gguf_type_bytes(array->elem_type));
+}
+
 struct rf_str rf_gguf_next_string(const unsigned char **data)
 {
     struct rf_str string = {(const char *)*data + 8, (size_t)rf_load_le(*data, 8)};

@@ -9,16 +9,18 @@
 enum { RF_HEAD_TAPS = 3 };
 
 struct rf_head_file {
-    /* params: n_layer is 1, n_embd the width of the head, n_vocab the rows of its output. Tensors
-     * have the names of RF_EACH_HEAD_TENSOR. There is no vocabulary. */
+    /* params: a llama's of one layer, but the result of attention can have a bias; n_embd is the
+     * width of the head, n_vocab the rows of its output, n_ctx_train what the file says, often
+     * less than its target reads. Tensors have the names of RF_EACH_HEAD_TENSOR. There is no
+     * vocabulary. */
     struct rf_source *source;
     int32_t taps[RF_HEAD_TAPS]; /* the target's layers whose results are read, ascending, from 0 */
-    int32_t n_embd_target, n_vocab_target;
-    int norm_before_fc;       /* the joined hidden states have a norm before fc */
-    int norm_before_residual; /* the residual stream begins with the feature's norm */
+    int32_t n_embd_target, n_vocab_target; /* they are the target's */
+    int norm_before_fc;                    /* the joined hidden states have a norm before fc */
+    int norm_before_residual;              /* the residual stream begins with the feature's norm */
     int has_output, has_embd; /* output.weight, token_embd.weight exist; else they are the
                                  target's, and n_embd is the target's */
-    /* [n_vocab] the target's id of each output row, or NULL: row i is token i. */
+    /* [n_vocab] the target's id of each output row, distinct, or NULL: row i is token i. */
     const int32_t *tokens;
     /* [n_blocks] The output rows are these blocks of RF_HEAD_BLOCK rows of the target's output
      * matrix, ascending; `tokens` names them, too. NULL: all rows of the matrix. */
@@ -36,8 +38,10 @@ enum { RF_HEAD_BLOCK = 64 };
 uint64_t rf_source_fingerprint(const struct rf_source *source);
 
 /* Opens a GGUF file of the architecture eagle3, or a safetensors file or folder in the layout of
- * EAGLE's repository or of `speculators`. RF_ERR_ARGUMENT: it is a head of another target, by
- * fingerprint, width, layers or vocabulary; the sentence says by which. */
+ * EAGLE's repository or of `speculators`. Everything but the contents of matrices is checked.
+ * RF_ERR_ARGUMENT: it is a head of another target, by fingerprint, width, layers or vocabulary; the
+ * sentence says by which. On failure nothing is kept, and *head is NULL. The target may close
+ * before the head. `options` NULL: the defaults. */
 int rf_head_open(struct rf_head_file **head, const char *path, const struct rf_source *target,
                  const struct rf_open_options *options, const struct rf_allocator *allocator,
                  struct rf_error *error);
@@ -59,6 +63,7 @@ void rf_head_close(struct rf_head_file *head);
     X(q_bias, "blk.0.attn_q.bias", VECTOR, rf_n_q(p), 1, p->qkv_bias) \
     X(k_bias, "blk.0.attn_k.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
     X(v_bias, "blk.0.attn_v.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
+    X(o_bias, "blk.0.attn_output.bias", VECTOR, p->n_embd, 1, p->o_bias) \
     X(ffn_norm, "blk.0.ffn_norm.weight", VECTOR, p->n_embd, 1, 1) \
     X(gate, "blk.0.ffn_gate.weight", MATRIX, p->n_embd, p->n_ff, 1) \
     X(up, "blk.0.ffn_up.weight", MATRIX, p->n_embd, p->n_ff, 1) \

@@ -148,16 +148,16 @@ static void name_source(struct rf_reading *reading)
     reading->source->name = rf_keep_text(reading, name);
 }
 
-int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard,
-                      struct rf_error *error)
+int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
+              struct rf_hf_files *files, struct rf_error *error)
 {
-    struct rf_hf_files files = {.folder = folder};
+    *files = (struct rf_hf_files){.folder = folder};
     struct rf_reading reading = rf_reading_of(source, folder, error);
-    map_shards(&reading, &files, shard);
+    map_shards(&reading, files, shard);
     for (size_t i = 0; i < N_TEXTS; i++)
-        map_text(&reading, texts[i].name, (struct rf_str *)((char *)&files + texts[i].text));
+        map_text(&reading, texts[i].name, (struct rf_str *)((char *)files + texts[i].text));
     name_source(&reading);
-    return reading.code ? reading.code : rf_hf_read(source, &files, error);
+    return reading.code;
 }
 
 static void parse_documents(struct rf_hf *hf)

@@ -32,13 +32,20 @@ struct rf_hf {
     int has_vision;             /* tensors that are not the text model's are left out */
     int is_tied;                /* the output head is the embedding */
     int adds_one;               /* weights w of norms count as 1 + w */
+    /* Of a draft head. Writes GGUF's name of a tensor, "" for one that is left out; 0: the name is
+     * not known. NULL: the tensors are a model's. */
+    int (*head_name)(const char *name, char *buffer, size_t bytes);
+    const unsigned char *ids; /* its tensor RF_HF_IDS, n_ids integers of 64 bits; NULL: none */
+    int32_t n_ids;
 };
 
-/* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
- * else NULL. On failure the caller closes the source. */
-int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard,
-                      struct rf_error *error);
-/* The part of rf_hf_read_folder that follows the mapping of the files. */
+#define RF_HF_IDS "d2t"
+
+/* Maps the files of a folder, or of one .safetensors file of it: `shard` is then the file's name in
+ * the folder, else NULL. */
+int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
+              struct rf_hf_files *files, struct rf_error *error);
+/* Reads the files as a model. On failure the caller closes the source. */
 int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct rf_error *error);
 /* The distinct shard names of a model.safetensors.index.json, which is the reading's path; NULL
  * after a failure. They live as long as the source. */

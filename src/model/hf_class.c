@@ -211,9 +211,28 @@ static const struct rf_hf_class classes[] = {
     {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .has_vision = 1, GEMMA3},
 };
 
+const struct rf_hf_class *rf_hf_class_of_type(struct rf_str model_type)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (rf_str_is(model_type, classes[i].model_type)) return &classes[i];
+    return NULL;
+}
+
+static struct rf_str class_name(const struct rf_hf *hf)
+{
+    return rf_json_text(rf_json_at(rf_json_get(hf->config, "architectures"), 0));
+}
+
+int rf_hf_is_head(const struct rf_hf *hf)
+{
+    return rf_json_get(hf->config, "draft_vocab_size") ||
+           rf_json_get(hf->config, "speculators_model_type") ||
+           strstr(class_name(hf).data, "Eagle3");
+}
+
 const struct rf_hf_class *rf_hf_find_class(struct rf_hf *hf)
 {
-    struct rf_str name = rf_json_text(rf_json_at(rf_json_get(hf->config, "architectures"), 0));
+    struct rf_str name = class_name(hf);
     struct rf_str type = rf_hf_string(hf, hf->config, "model_type");
     size_t n = sizeof classes / sizeof *classes, used = 0;
     for (size_t i = 0; i < n; i++)

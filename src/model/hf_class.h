@@ -42,5 +42,11 @@ struct rf_hf_class {
 
 /* The class of the file; NULL after a failure. */
 const struct rf_hf_class *rf_hf_find_class(struct rf_hf *hf);
+/* The class of that model_type; NULL: there is none. */
+const struct rf_hf_class *rf_hf_class_of_type(struct rf_str model_type);
+/* 1 if config.json is of a draft head, not of a model. */
+int rf_hf_is_head(const struct rf_hf *hf);
+/* Reads the parameters from hf->text, with the class's defaults. */
+void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class);
 
 #endif

@@ -208,14 +208,22 @@ void rf_hf_check_vocab_size(struct rf_hf *hf)
 
 void rf_hf_read_params(struct rf_hf *hf)
 {
-    struct rf_params *params = &hf->reading.source->params;
+    if (rf_hf_is_head(hf))
+        rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
+               "is a draft head, which cannot run alone: give it with --head, beside the model "
+               "that it drafts for");
     const struct rf_hf_class *class = rf_hf_find_class(hf);
     hf->text = hf->config;
     if (hf->reading.code) return;
     hf->has_vision = class->has_vision;
     if (hf->has_vision) hf->text = rf_hf_object(hf, "text_config");
     if (!hf->text) rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "text_config is missing");
-    if (hf->reading.code) return;
+    if (!hf->reading.code) rf_hf_read_params_of(hf, class);
+}
+
+void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
+{
+    struct rf_params *params = &hf->reading.source->params;
     rf_arch_begin(params, rf_arch_row(class->arch));
     refuse_variants(hf);
     /* Whatever the architecture, safetensors weights are not permuted. */

@@ -1,6 +1,8 @@
 /* Checks of a model that do not depend on its container: the parameters agree with each other, and
  * the tensors are exactly those that the forward pass computes with. Ignoring a tensor (a bias, a
  * router, an adapter) would change the answers, so an unknown one is an error. */
+#include "model/layout.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,17 +10,10 @@
 #include <string.h>
 
 #include "model/arch.h"
-#include "model/reader.h"
-#include "model/tensors.h"
 
-struct shown {
-    char text[256];
-};
-
-/* A tensor's name as the file has it. */
-static struct shown shown_tensor(const struct rf_reading *reading, const char *name)
+struct rf_layout_name rf_layout_shown(const struct rf_reading *reading, const char *name)
 {
-    struct shown shown;
+    struct rf_layout_name shown;
     if (reading->shown_name)
         reading->shown_name(&reading->source->params, name, shown.text, sizeof shown.text);
     else
@@ -39,7 +34,7 @@ int rf_tensors_sort(struct rf_reading *reading)
     for (int32_t i = 1; !reading->code && i < n; i++)
         if (strcmp(tensors[i - 1].name, tensors[i].name) == 0)
             rf_bad(reading, RF_ERR_FORMAT, "two tensors are called %.200s",
-                   shown_tensor(reading, tensors[i].name).text);
+                   rf_layout_shown(reading, tensors[i].name).text);
     return reading->code;
 }
 
@@ -134,25 +129,18 @@ int rf_params_check(struct rf_reading *reading)
     return reading->code;
 }
 
-struct shape {
-    const char *name;
-    enum rf_weight_role role;
-    int64_t ne0, ne1;
-    int used;
-};
 #define SHAPE(field, gguf, hf, role, ne0, ne1, condition) \
     {gguf, RF_WEIGHT_##role, ne0, ne1, (condition) != 0},
 
-/* Expects a tensor and marks it in `expected`. A vector must be of a float type. */
-static void expect_tensor(struct rf_reading *reading, unsigned char *expected, const char *name,
-                          const struct shape *shape)
+void rf_layout_expect(struct rf_reading *reading, unsigned char *expected, const char *name,
+                      const struct rf_layout_shape *shape)
 {
     const struct rf_source *source = reading->source;
     const struct rf_tensor *tensor = rf_source_tensor(source, name);
     if (!tensor) {
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %s is missing (stated number of layers: %" PRId32 ")",
-               shown_tensor(reading, name).text, source->params.n_layer);
+               rf_layout_shown(reading, name).text, source->params.n_layer);
         return;
     }
     expected[tensor - source->tensors] = 1;
@@ -164,41 +152,42 @@ static void expect_tensor(struct rf_reading *reading, unsigned char *expected, c
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %s is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                "], but the parameters ask for [%" PRId64 ", %" PRId64 "%s]",
-               shown_tensor(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0, shape->ne1,
-               third);
+               rf_layout_shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0,
+               shape->ne1, third);
     const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
     if (shape->role == RF_WEIGHT_VECTOR && info->block_elems != 1)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %s is %s; it must be of a float type",
-               shown_tensor(reading, name).text, info->name);
+               rf_layout_shown(reading, name).text, info->name);
 }
 
 static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
 {
     const struct rf_params *p = &reading->source->params;
-    const struct shape in_model[] = {RF_EACH_MODEL_TENSOR(SHAPE)};
-    for (const struct shape *shape = in_model; shape < in_model + RF_MODEL_TENSORS; shape++)
-        if (shape->used) expect_tensor(reading, expected, shape->name, shape);
+    const struct rf_layout_shape in_model[] = {RF_EACH_MODEL_TENSOR(SHAPE)};
+    for (const struct rf_layout_shape *shape = in_model; shape < in_model + RF_MODEL_TENSORS;
+         shape++)
+        if (shape->used) rf_layout_expect(reading, expected, shape->name, shape);
     for (int32_t layer = 0; !reading->code && layer < p->n_layer; layer++) {
-        const struct shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
-        for (const struct shape *shape = in_layer; shape < in_layer + RF_LAYER_TENSORS; shape++) {
+        const struct rf_layout_shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
+        for (const struct rf_layout_shape *shape = in_layer; shape < in_layer + RF_LAYER_TENSORS;
+             shape++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, shape->name);
-            if (shape->used) expect_tensor(reading, expected, name, shape);
+            if (shape->used) rf_layout_expect(reading, expected, name, shape);
         }
     }
 }
 
-/* The llama3 scaling or longrope of a GGUF file: divisors of the frequencies, as floats. Of a
- * safetensors file norms may be read on opening, of a GGUF file no other tensor. */
-static void read_rope_factors(struct rf_reading *reading, unsigned char *expected, const char *name,
-                              const float **to)
+/* Of a safetensors file norms may be read on opening, of a GGUF file no other tensor. */
+void rf_layout_rope_factors(struct rf_reading *reading, unsigned char *expected, const char *name,
+                            const float **to)
 {
     size_t n = (size_t)reading->source->params.rope_dim / 2;
     const struct rf_tensor *tensor = rf_source_tensor(reading->source, name);
     if (!tensor) return;
-    const struct shape shape = {
+    const struct rf_layout_shape shape = {
         .role = RF_WEIGHT_VECTOR, .ne0 = reading->source->params.rope_dim / 2, .ne1 = 1};
-    expect_tensor(reading, expected, name, &shape);
+    rf_layout_expect(reading, expected, name, &shape);
     if (*to)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %s: a file with YaRN scaling may not have other scales of the frequencies",
@@ -260,11 +249,12 @@ int rf_layout_check(struct rf_reading *reading)
     expect_tensors(reading, expected);
     unsigned keys = rf_arch_row(params->arch)->keys;
     if (keys & RF_KEYS_LLAMA3)
-        read_rope_factors(reading, expected, "rope_freqs.weight", &params->rope.factors);
+        rf_layout_rope_factors(reading, expected, "rope_freqs.weight", &params->rope.factors);
     if (keys & RF_KEYS_LONGROPE && params->n_ctx_short) {
-        read_rope_factors(reading, expected, "rope_factors_short.weight", &params->rope.factors);
-        read_rope_factors(reading, expected, "rope_factors_long.weight",
-                          &params->rope_long_factors);
+        rf_layout_rope_factors(reading, expected, "rope_factors_short.weight",
+                               &params->rope.factors);
+        rf_layout_rope_factors(reading, expected, "rope_factors_long.weight",
+                               &params->rope_long_factors);
         if (params->arch != RF_ARCH_PHI3 && (!params->rope.factors || !params->rope_long_factors))
             rf_bad(reading, RF_ERR_FORMAT,
                    "longrope needs the tensors rope_factors_short.weight and "
@@ -277,12 +267,12 @@ int rf_layout_check(struct rf_reading *reading)
                 "tensor %.200s is a bias that config.json does not ask for in a %s model; if the "
                 "model was trained with it, set attention_bias, qkv_bias or mlp_bias there to "
                 "true, as its class has it",
-                shown_tensor(reading, source->tensors[i].name).text, source->params.arch_name);
+                rf_layout_shown(reading, source->tensors[i].name).text, source->params.arch_name);
         else if (!expected[i])
             rf_bad(reading, RF_ERR_UNSUPPORTED,
                    "tensor %.200s has no place in a %s model of %" PRId32
                    " layers as it is computed here",
-                   shown_tensor(reading, source->tensors[i].name).text, source->params.arch_name,
+                   rf_layout_shown(reading, source->tensors[i].name).text, source->params.arch_name,
                    source->params.n_layer);
     return reading->code;
 }

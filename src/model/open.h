@@ -11,4 +11,17 @@ int rf_source_open(struct rf_source **source, const char *path,
                    const struct rf_open_options *options, const struct rf_allocator *allocator,
                    struct rf_error *error);
 
+/* What is read of the files, whose bytes live as long as the source: a model, or a draft head. */
+struct rf_hf_files;
+struct rf_open_readers {
+    int (*folder)(struct rf_source *source, const struct rf_hf_files *files, void *user,
+                  struct rf_error *error);
+    int (*gguf)(struct rf_source *source, const char *path, const unsigned char *data, size_t bytes,
+                void *user, struct rf_error *error);
+    void *user;
+};
+int rf_source_open_with(struct rf_source **source, const char *path,
+                        const struct rf_open_options *options, const struct rf_allocator *allocator,
+                        const struct rf_open_readers *readers, struct rf_error *error);
+
 #endif

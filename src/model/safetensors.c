@@ -204,6 +204,24 @@ static struct extent read_extent(const struct reader *reader, const char *name,
     return (struct extent){name, begin, end};
 }
 
+/* The ids of a head: [n], as the file has them. */
+static void read_ids(struct reader *reader, const char *name, const struct rf_json *entry,
+                     struct extent extent)
+{
+    struct rf_reading *reading = &reader->hf->reading;
+    int64_t n = 0;
+    const struct rf_json *shape = rf_json_get(entry, "shape");
+    if (!rf_str_is(rf_json_text(rf_json_get(entry, "dtype")), "I64"))
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %.200s is not of type I64", name);
+    if (rf_json_count(shape) != 1 || !rf_json_integer(rf_json_at(shape, 0), &n) || n < 1 ||
+        n > INT32_MAX || extent.end - extent.begin != n * (int64_t)sizeof(int64_t))
+        rf_bad(reading, RF_ERR_FORMAT, "tensor %.200s is not a list that its bytes hold", name);
+    if (reader->hf->ids) rf_bad(reading, RF_ERR_FORMAT, "two tensors are called %.200s", name);
+    if (reading->code) return;
+    reader->hf->ids = reader->data + extent.begin;
+    reader->hf->n_ids = (int32_t)n;
+}
+
 static int takes_prefix(const char **name, const char *prefix)
 {
     int has = strncmp(*name, prefix, strlen(prefix)) == 0;
@@ -227,6 +245,23 @@ static const char *name_in_text_model(const char *name, char *buffer, size_t byt
     return name;
 }
 
+/* Writes GGUF's name of a tensor, "" for one that is left out. */
+static void find_gguf_name(struct reader *reader, const char *name, char *buffer, size_t bytes,
+                           int32_t *expert)
+{
+    struct rf_hf *hf = reader->hf;
+    const struct rf_params *params = &hf->reading.source->params;
+    char model[32];
+    snprintf(model, sizeof model, "%s model", params->arch_name);
+    *expert = -1;
+    int is_known = hf->head_name ? hf->head_name(name, buffer, bytes)
+                                 : translate(params, name, 1, buffer, bytes, expert);
+    if (!is_known)
+        rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
+               "tensor %.200s is not one that a %s computes with here", name,
+               hf->head_name ? "draft head" : model);
+}
+
 static void read_header_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
@@ -237,10 +272,12 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (reader->hf->has_vision) name = name_in_text_model(name, of_text, sizeof of_text);
     if (!name) return;
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
-    if (!translate(&reading->source->params, name, 1, translated, sizeof translated, &expert))
-        rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "tensor %.200s is not one that a %s model computes with here", name,
-               reading->source->params.arch_name);
+    find_gguf_name(reader, name, translated, sizeof translated, &expert);
+    if (!translated[0]) return;
+    if (reader->hf->head_name && strcmp(translated, RF_HF_IDS) == 0) {
+        read_ids(reader, name, entry, extent);
+        return;
+    }
     if (reader->hf->is_tied && strcmp(translated, "output.weight") == 0) return;
     struct node *node = rf_take(reading, 1, sizeof *node, "tensors");
     if (!node) return;

@@ -1,0 +1,137 @@
+/* A draft head in a GGUF file: llama.cpp's keys of the architecture eagle3, and those of ours under
+ * riffle.head. head.c gives it to open.c as a reader. */
+#include <inttypes.h>
+
+#include "model/gguf.h"
+#include "model/head_reader.h"
+
+static int32_t head_count(struct rf_gguf *gguf, const char *key)
+{
+    return (int32_t)rf_gguf_integer(gguf, key, 1, INT32_MAX, 0);
+}
+
+/* llama.cpp's converter writes the target's vocabulary, too. */
+static int32_t read_vocab_size(struct rf_gguf *gguf)
+{
+    int32_t stated = head_count(gguf, ".vocab_size");
+    const struct rf_gguf_value *tokens = rf_gguf_find(gguf, "tokenizer.ggml.tokens");
+    if (stated || !tokens || tokens->type != RF_GGUF_ARRAY || tokens->count > INT32_MAX)
+        return stated;
+    return (int32_t)tokens->count;
+}
+
+static void read_target_layers(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
+    const struct rf_gguf_value *layers = rf_gguf_integers(gguf, ".target_layers");
+    if (!layers) {
+        rf_gguf_missing(gguf);
+        return;
+    }
+    if (layers->count != RF_HEAD_TAPS)
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "key %s has %" PRIu64 " elements; a draft head reads %d layers", gguf->key,
+               layers->count, RF_HEAD_TAPS);
+    for (uint64_t i = 0; !gguf->reading->code && i < RF_HEAD_TAPS; i++)
+        of->layers[i] = rf_gguf_element(layers, i);
+}
+
+/* The target's fingerprint, 16 lower-case digits. */
+static uint64_t read_fingerprint(struct rf_gguf *gguf)
+{
+    static const char digits[] = "0123456789abcdef";
+    struct rf_str text = rf_gguf_string(gguf, "riffle.head.target", (struct rf_str){NULL, 0});
+    uint64_t value = 0;
+    int is_bad = text.data && text.bytes != 16;
+    for (size_t i = 0; i < text.bytes && !is_bad; i++) {
+        const char *digit = memchr(digits, text.data[i], 16);
+        is_bad = !digit;
+        if (digit) value = value << 4 | (uint64_t)(digit - digits);
+    }
+    if (is_bad)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key riffle.head.target is not a fingerprint of 16 lower-case hexadecimal digits");
+    return value;
+}
+
+/* The first line. */
+static const char *read_recipe(struct rf_gguf *gguf)
+{
+    struct rf_str text = rf_gguf_string(gguf, "riffle.head.recipe", (struct rf_str){NULL, 0});
+    const char *end = text.bytes ? memchr(text.data, '\n', text.bytes) : NULL;
+    if (end) text.bytes = (size_t)(end - text.data);
+    return text.bytes ? rf_keep_text(gguf->reading, text) : NULL;
+}
+
+static void read_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
+    struct rf_reading *reading = gguf->reading;
+    const struct rf_gguf_value *blocks = rf_gguf_integers(gguf, "riffle.head.output_blocks");
+    if (!blocks) return;
+    int32_t rows = head_count(gguf, "riffle.head.output_block_rows");
+    if (!rows) rf_gguf_missing(gguf);
+    if (rows != RF_HEAD_BLOCK)
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %" PRId32 "; only %d is supported",
+               gguf->key, rows, RF_HEAD_BLOCK);
+    int32_t n = of->target->params.n_vocab / RF_HEAD_BLOCK;
+    if (blocks->count < 1 || blocks->count > (uint64_t)n)
+        rf_bad(reading, blocks->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
+               "chooses %" PRIu64 " blocks of output rows (riffle.head.output_blocks), but the "
+               "target has %" PRId32,
+               blocks->count, n);
+    int32_t *kept =
+        reading->code ? NULL : rf_keep(reading, (size_t)blocks->count, sizeof *kept, "blocks");
+    int64_t before = -1;
+    for (uint64_t i = 0; kept && i < blocks->count; i++) {
+        int64_t block = rf_gguf_element(blocks, i);
+        if (block <= before)
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "key riffle.head.output_blocks is not ascending: %" PRId64 " follows %" PRId64,
+                   block, before);
+        if (block >= n)
+            rf_bad(reading, RF_ERR_ARGUMENT,
+                   "is a head of another target: it chooses block %" PRId64
+                   " of output rows, but the target has %" PRId32 " whole ones",
+                   block, n);
+        if (reading->code) return;
+        kept[i] = (int32_t)block;
+        before = block;
+    }
+    of->head->blocks = kept;
+    of->head->n_blocks = (int32_t)blocks->count;
+}
+
+static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
+    static const struct rf_str none = {NULL, 0};
+    struct rf_reading *reading = gguf->reading;
+    struct rf_head_file *head = of->head;
+    head->n_embd_target = head_count(gguf, ".target_hidden_size");
+    head->n_vocab_target = read_vocab_size(gguf);
+    head->norm_before_fc = rf_gguf_bool(gguf, ".norm_before_fc", 0);
+    head->norm_before_residual = rf_gguf_bool(gguf, ".norm_before_residual", 0);
+    read_target_layers(gguf, of);
+    read_blocks(gguf, of);
+    head->target = read_fingerprint(gguf);
+    head->recipe = read_recipe(gguf);
+    of->ids = gguf->ids;
+    of->n_ids = gguf->n_ids;
+    reading->source->name = rf_keep_text(reading, rf_gguf_string(gguf, "general.name", none));
+    reading->source->container = gguf->version == 2 ? "GGUF v2" : "GGUF v3";
+}
+
+int rf_head_read_gguf(struct rf_source *source, const char *path, const unsigned char *data,
+                      size_t bytes, void *user, struct rf_error *error)
+{
+    struct rf_head_reading *of = user;
+    struct rf_reading reading = rf_reading_of(source, path, error);
+    struct rf_gguf gguf = {.reading = &reading};
+    int code = rf_gguf_parse(&gguf, data, bytes);
+    if (!code && !gguf.is_head)
+        code = rf_bad(&reading, RF_ERR_UNSUPPORTED,
+                      "is not a draft head: general.architecture is not " RF_GGUF_HEAD);
+    if (!code) rf_gguf_read_params(&gguf);
+    if (!reading.code && rf_head_new(of, &reading)) read_head(&gguf, of);
+    rf_head_check(of, &reading);
+    rf_arena_free(&reading.arena);
+    return reading.code;
+}
