@@ -70,6 +70,7 @@ class Model:
                        for i in range(self.n_layer)]
         self.keys = [[] for _ in range(self.n_layer)]
         self.values = [[] for _ in range(self.n_layer)]
+        self.hidden = [None] * self.n_layer  # of the last call, [n][width]: the residual stream after each layer
 
     def vector(self, name):
         tensor = self.tensors[name]
@@ -117,6 +118,7 @@ class Model:
             h = to_bf16(self.norm(x, layer["ffn_norm"]))
             gate = linear(h, layer["ffn_gate"])
             x = x + linear(to_bf16(gate / (1 + np.exp(-gate)) * linear(h, layer["ffn_up"])), layer["ffn_down"])
+            self.hidden[i] = x
         return linear(to_bf16(self.norm(x[-1:], self.output_norm)), self.output)[0]
 
 
