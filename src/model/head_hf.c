@@ -123,6 +123,11 @@ static void read_layer_list(struct rf_hf *hf, const struct rf_json *list, int64_
                     layer_ids, RF_HEAD_TAPS);
 }
 
+static int is_empty_list(const struct rf_json *value)
+{
+    return rf_json_is_array(value) && rf_json_count(value) == 0;
+}
+
 /* The layers whose inputs are read. Beside the other keys files name these; in eagle_config, where
  * SGLang and SpecForge look, they name the layers before these. Else EAGLE's rule holds. */
 static void read_layers_read(struct rf_hf *hf, struct rf_head_reading *of)
@@ -130,9 +135,9 @@ static void read_layers_read(struct rf_hf *hf, struct rf_head_reading *of)
     int64_t n_layer = of->target->params.n_layer;
     const struct rf_json *inputs = rf_json_get(hf->config, layer_ids),
                          *outputs = rf_json_get(rf_json_get(hf->config, "eagle_config"), layer_ids);
-    if (inputs && rf_json_count(inputs)) {
+    if (inputs && !is_empty_list(inputs)) {
         read_layer_list(hf, inputs, of->layers);
-    } else if (outputs && rf_json_count(outputs)) {
+    } else if (outputs && !is_empty_list(outputs)) {
         read_layer_list(hf, outputs, of->layers);
         for (int i = 0; i < RF_HEAD_TAPS; i++)
             if (of->layers[i] < INT64_MAX) of->layers[i]++;

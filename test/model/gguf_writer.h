@@ -17,7 +17,8 @@ enum {
     W_STRING = 8,
     W_ARRAY = 9,
     W_U64 = 10,
-    W_F64 = 12
+    W_F64 = 12,
+    W_TENSOR_I64 = 27 /* of a tensor, whose other type is F32, 0 */
 };
 
 struct w_value {
@@ -134,13 +135,13 @@ static inline struct w_tensor *w_find(struct w_file *file, const char *name)
     return NULL;
 }
 
-/* Lays all tensors, which must be F32, one behind another again. */
+/* Lays all tensors, which must be F32 or I64, one behind another again. */
 static inline void w_place(struct w_file *file)
 {
     file->data_bytes = 0;
     for (size_t i = 0; i < file->n_tensors; i++) {
         struct w_tensor *tensor = &file->tensors[i];
-        uint64_t bytes = 4 * tensor->ne[0] * tensor->ne[1];
+        uint64_t bytes = (tensor->type == W_TENSOR_I64 ? 8 : 4) * tensor->ne[0] * tensor->ne[1];
         tensor->offset = file->data_bytes;
         file->data_bytes += (bytes + file->alignment - 1) / file->alignment * file->alignment;
     }
