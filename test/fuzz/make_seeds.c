@@ -1,6 +1,5 @@
 /* Writes the fuzz targets' seed files from the tests' own writers: make_seeds test/fuzz/corpus */
-#include "model/gguf_writer.h"
-#include "model/hf_writer.h"
+#include "model/head_writer.h"
 
 static FILE *open_seed(const char *folder, const char *name)
 {
@@ -18,6 +17,34 @@ static void write_gguf(const char *folder, const char *name, void (*make)(struct
     make(&model);
     unsigned char *data = w_bytes(&model, &bytes, &header);
     FILE *file = open_seed(folder, name);
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+    free(data);
+}
+
+static void write_head(const char *folder, const char *name, void (*make)(struct w_file *))
+{
+    static struct w_file head;
+    static const int64_t ids[HEAD_ROWS] = {0, 3, 6, 9, 12, 15, 18, 21, 24, 199};
+    size_t bytes;
+    make(&head);
+    unsigned char *data = w_head_bytes(&head, ids, HEAD_ROWS, &bytes);
+    FILE *file = open_seed(folder, name);
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+    free(data);
+}
+
+/* config.json and the one file with tensors. */
+static void write_head_folder(const char *folder, const char *name, void (*make)(struct hf_model *))
+{
+    static struct hf_model model;
+    size_t bytes;
+    make(&model);
+    unsigned char *data = hf_shard(&model, 0, &bytes);
+    FILE *file = open_seed(folder, name);
+    fwrite(model.texts[HF_CONFIG].data, 1, model.texts[HF_CONFIG].bytes, file);
+    fputs("\n====\n", file);
     fwrite(data, 1, bytes, file);
     fclose(file);
     free(data);
@@ -49,5 +76,9 @@ int main(int argc, char **argv)
     write_gguf(argv[1], "gguf/qwen2", w_qwen2);
     write_folder(argv[1], "safetensors/qwen2", hf_qwen2);
     write_folder(argv[1], "safetensors/llama", hf_llama);
+    write_head(argv[1], "head/ids", w_head_ids);
+    write_head(argv[1], "head/blocks", w_head_blocks);
+    write_head_folder(argv[1], "head/eagle", hf_head_eagle);
+    write_head_folder(argv[1], "head/speculators", hf_head_speculators);
     return 0;
 }

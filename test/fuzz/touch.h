@@ -18,6 +18,18 @@ static inline void touch_str(struct rf_str string)
     touch_bytes(string.data, string.bytes);
 }
 
+static inline void touch_tensors(const struct rf_source *source)
+{
+    for (int32_t i = 0; i < source->n_tensors; i++) {
+        const struct rf_tensor *tensor = &source->tensors[i];
+        if (rf_source_tensor(source, tensor->name) != tensor) abort();
+        touch_bytes(tensor->data, (size_t)tensor->bytes);
+        float values[256];
+        rf_dequantize_f32(tensor->dtype, tensor->data, values,
+                          rf_dtype_info(tensor->dtype)->block_elems);
+    }
+}
+
 static inline void touch_source(const struct rf_source *source)
 {
     const struct rf_params *params = &source->params;
@@ -30,14 +42,7 @@ static inline void touch_source(const struct rf_source *source)
         touch_str(vocab->merges[i].left);
         touch_str(vocab->merges[i].right);
     }
-    for (int32_t i = 0; i < source->n_tensors; i++) {
-        const struct rf_tensor *tensor = &source->tensors[i];
-        if (rf_source_tensor(source, tensor->name) != tensor) abort();
-        touch_bytes(tensor->data, (size_t)tensor->bytes);
-        float values[256];
-        rf_dequantize_f32(tensor->dtype, tensor->data, values,
-                          rf_dtype_info(tensor->dtype)->block_elems);
-    }
+    touch_tensors(source);
     touch_str(vocab->pre);
     touch_str(vocab->spm_proto);
     touch_bytes(source->chat_template, source->chat_template_bytes);
