@@ -23,7 +23,7 @@ static int has_tensor(const struct rf_reading *reading, const char *name)
 }
 
 /* What a llama's layer may have and a head's not. */
-static void check_params(struct rf_reading *reading)
+static void check_head_params(struct rf_reading *reading)
 {
     const struct rf_params *params = &reading->source->params;
     if (params->n_layer != 1)
@@ -84,7 +84,7 @@ static void check_target_layers(struct rf_head_reading *of, struct rf_reading *r
     }
 }
 
-static void check_target(struct rf_head_reading *of, struct rf_reading *reading)
+static void check_against_target(struct rf_head_reading *of, struct rf_reading *reading)
 {
     struct rf_head_file *head = of->head;
     int32_t n_vocab = of->target->params.n_vocab;
@@ -214,9 +214,9 @@ static void check_tensors(const struct rf_head_file *f, struct rf_reading *readi
 
 int rf_head_check(struct rf_head_reading *of, struct rf_reading *reading)
 {
-    if (!reading->code) check_params(reading);
+    if (!reading->code) check_head_params(reading);
     if (!reading->code) rf_tensors_sort(reading);
-    if (!reading->code) check_target(of, reading);
+    if (!reading->code) check_against_target(of, reading);
     if (!reading->code) read_output(of, reading);
     if (!reading->code) find_optional(of, reading);
     if (!reading->code) check_tensors(of->head, reading);

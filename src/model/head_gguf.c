@@ -62,7 +62,7 @@ static const char *read_recipe(struct rf_gguf *gguf)
     return text.bytes ? rf_keep_text(gguf->reading, text) : NULL;
 }
 
-static void read_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
+static void read_output_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
 {
     struct rf_reading *reading = gguf->reading;
     const struct rf_gguf_value *blocks = rf_gguf_integers(gguf, "riffle.head.output_blocks");
@@ -110,7 +110,7 @@ static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
     head->norm_before_fc = rf_gguf_bool(gguf, ".norm_before_fc", 0);
     head->norm_before_residual = rf_gguf_bool(gguf, ".norm_before_residual", 0);
     read_target_layers(gguf, of);
-    read_blocks(gguf, of);
+    read_output_blocks(gguf, of);
     head->target = read_fingerprint(gguf);
     head->recipe = read_recipe(gguf);
     of->ids = gguf->ids;
