@@ -728,6 +728,34 @@ static void test_with_stories(void)
     rf_source_close(stories);
 }
 
+/* Both containers have the same gains. */
+static void test_fingerprints(void)
+{
+    static const char *const names[][2] = {
+        {"architectures/llama", "architectures/llama/model.gguf"},
+        {"architectures/qwen3-bias", "architectures/qwen3-bias/model.gguf"},
+        {"architectures/gemma2", "architectures/gemma2/model.gguf"},
+        {"architectures/olmo2", "architectures/olmo2/model.gguf"},
+        {"experts/gpt-oss", "experts/gpt-oss.gguf"},
+        {"experts/qwen2moe", "experts/qwen2moe.gguf"}};
+    uint64_t before = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct rf_source *sources[2] = {NULL, NULL};
+        struct rf_error error = {0};
+        for (int j = 0; j < 2; j++)
+            CHECK_MSG(
+                rf_source_open(&sources[j], names[i][j], NULL, &rf_system_allocator, &error) == 0,
+                "%s", error.text);
+        if (sources[0] && sources[1]) {
+            uint64_t print = rf_source_fingerprint(sources[0]);
+            CHECK_MSG(print == rf_source_fingerprint(sources[1]) && print != before, "%s",
+                      names[i][0]);
+            before = print;
+        }
+        for (int j = 0; j < 2; j++) rf_source_close(sources[j]);
+    }
+}
+
 int main(void)
 {
     if (probe_folder(folder, sizeof folder)) {
@@ -755,6 +783,7 @@ int main(void)
     test_corruption(w_head_blocks);
     test_folders();
     test_with_stories();
+    test_fingerprints();
     remove(gguf_path);
     remove(config_path);
     remove(weights_path);
