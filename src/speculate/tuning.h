@@ -146,9 +146,9 @@ struct rf_tuning {
         double look_again, look_first;
         /* A plain round that loses `loss` tokens is made all the same when
          *     loss <= doubt * tokens since the last one, or there was none,
-         * with look_at_single <= doubt; at least look_moved where costs have followed the machine
-         * by more than `moved` since; and look_at_single where the loss is a whole round's worth,
-         * that is, drafts gain more than a slower machine takes. */
+         * with doubt of struct rf_pace_cost, at least look_moved where |its moved| > moved, and
+         * look_at_single where the loss is look_loss rounds' yield or more: then drafts gain more
+         * than dearer rows could take */
         double look_at_single, look_moved, moved, look_loss;
         /* Tokens that a request may lose against plain decoding, if all of a round's draft is
          * wrong: clamp(stake_horizon * its tokens at most, stake_least, stake_most)
