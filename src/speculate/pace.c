@@ -4,6 +4,7 @@
 #include "speculate/pace.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "speculate/pace_cost.h"
@@ -48,23 +49,39 @@ static void count_faded(struct rf_pace_count *count, double fade, const struct r
     count->guessed = count->guessed * fade + more->guessed;
 }
 
-void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
+/* The factor on counts of which there are so many, when a request begins. */
+static double request_fade(double counts, double kept)
+{
+    double fade = rf_tuning.pace.fade_request;
+    return counts * fade > kept ? kept / counts : fade;
+}
+
+static void fade_counts(struct rf_pace_count *count)
 {
     static const struct rf_pace_count none = {0};
+    count_faded(count, request_fade(count->judged, rf_tuning.pace.kept_judged), &none);
+}
+
+void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
+{
     pace->horizon = horizon;
+    pace->has_request = 1;
+    pace->yielded = 0;
+    pace->reading = 0.0;
     for (int32_t j = 0; j < pace->n_levels; j++) {
         pace->judges[j].saved_seconds = 0.0;
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
             for (int b = 0; b < RF_PACE_BUCKETS; b++) {
-                count_faded(&pair->buckets[b], rf_tuning.pace.fade_request, &none);
-                count_faded(&pair->runners_up[b], rf_tuning.pace.fade_request, &none);
+                fade_counts(&pair->buckets[b]);
+                fade_counts(&pair->runners_up[b]);
             }
-            count_faded(&pair->all, rf_tuning.pace.fade_request, &none);
-            pair->rounds *= rf_tuning.pace.fade_request;
-            pair->drafted *= rf_tuning.pace.fade_request;
-            pair->rows *= rf_tuning.pace.fade_request;
-            pair->yielded *= rf_tuning.pace.fade_request;
+            fade_counts(&pair->all);
+            double fade = request_fade(pair->rounds, rf_tuning.pace.kept_rounds);
+            pair->rounds *= fade;
+            pair->drafted *= fade;
+            pair->rows *= fade;
+            pair->yielded *= fade;
         }
     }
 }
@@ -217,6 +234,26 @@ static double best_rate(const struct rf_pace *pace, int32_t judge, int32_t but)
     return best;
 }
 
+/* Seconds that a round may take longer than plain decoding even if nothing of its draft is kept:
+ * see rf_tuning.pace.stake_grows. Only the target's rounds for a text alone are limited. */
+static double most_stake(const struct rf_pace *pace, int32_t judge)
+{
+    if (judge != pace->n_levels - 1 || pace->company.tokens || !pace->has_request) return HUGE_VAL;
+    double tokens = rf_tuning.pace.stake_horizon * ((double)pace->yielded + pace->horizon),
+           won = pace->judges[judge].saved_seconds + pace->reading;
+    if (tokens < rf_tuning.pace.stake_least) tokens = rf_tuning.pace.stake_least;
+    if (tokens > rf_tuning.pace.stake_most) tokens = rf_tuning.pace.stake_most;
+    tokens += rf_tuning.pace.stake_grows * pace->yielded;
+    return tokens * rf_pace_cost(pace, judge, 1) +
+           (won > 0.0 ? rf_tuning.pace.stake_won * won : won);
+}
+
+/* Seconds of verifying n rows beside the text's own. */
+static double rows_stake(const struct rf_pace *pace, int32_t judge, int32_t n)
+{
+    return rf_pace_cost(pace, judge, n + 1) - rf_pace_cost(pace, judge, 1);
+}
+
 /* A pass over so many rows would be a trial, of what else stays a guess, that may lose so many
  * tokens. Not beside other texts: they would wait for it. */
 static int may_try(const struct rf_pace *pace, int32_t judge, int32_t rows, double loss)
@@ -255,6 +292,8 @@ int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, in
 {
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter),
            seconds = each + one_more_row(pace, judge, n + 1);
+    if (n > 0 && (n + 1) * each + rows_stake(pace, judge, n + 1) > most_stake(pace, judge))
+        return 0;
     return n + 1 < RF_PACE_FEW && (p * acceptance > best_rate(pace, judge, -1) * seconds ||
                                    may_go_on(pace, judge, n, p, acceptance, each));
 }
@@ -297,10 +336,12 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     int keep[RF_DRAFT_ROWS] = {0};
     estimate_rows(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
+    double stake = most_stake(pace, judge);
     *value = yield - lambda * rf_pace_cost(pace, judge, 1);
     int32_t most = RF_PACE_ROWS - 1 - rf_pace_others_at(pace, judge).rows, tried = 0;
     for (int32_t i = 0; i < offer->n && i < most; i++) {
         yield += p[order[i]];
+        if (rows_stake(pace, judge, i + 1) > stake) break;
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
         if (worth <= *value) {
             if (may_try(pace, judge, i + 2, *value - worth)) tried = i + 1;
@@ -356,6 +397,27 @@ static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unrea
     return reading < budget;
 }
 
+/* Seconds that a drafter takes to read tokens that it does not know. */
+static double catch_up(const struct rf_pace *pace, int32_t drafter, int32_t unread)
+{
+    if (unread <= 1) return 0.0;
+    if (unread < RF_PACE_FEW)
+        return rf_pace_cost(pace, drafter, unread) - rf_pace_cost(pace, drafter, 1);
+    return unread * rf_pace_cost(pace, drafter, RF_PACE_FEW) / RF_PACE_FEW;
+}
+
+/* Seconds that a draft of one token stakes. Reading a prompt is can_afford's. */
+static double least_stake(const struct rf_pace *pace, int32_t drafter, int32_t judge,
+                          int32_t unread)
+{
+    double stake = drafting_cost(pace, drafter) + rows_stake(pace, judge, 1);
+    if (pace->yielded >= RF_PACE_FEW)
+        stake += rf_tuning.pace.stake_reading * catch_up(pace, drafter, unread);
+    else if (unread < RF_PACE_FEW)
+        stake += catch_up(pace, drafter, unread);
+    return stake;
+}
+
 int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unread, int32_t max,
                         double *value)
 {
@@ -363,13 +425,15 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     assert(judge >= 0 && judge < pace->n_levels);
     for (int32_t d = 0; d < judge; d++)
         pace->usable[d] = pace->has_passes[d] && can_afford(pace, d, unread[d]);
-    double lambda = rate_of_rows(pace, judge);
+    double lambda = rate_of_rows(pace, judge), stake = most_stake(pace, judge);
     *value = 1.0 + others_of(pace, judge) - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
+        if (least_stake(pace, d, judge, unread[d]) > stake) continue;
         struct prospect prospect = expect_round(pace, d, judge);
         double worth = prospect.tokens - lambda * prospect.seconds;
         double loss = *value - worth;
+        if (loss > 0.0) loss += lambda * catch_up(pace, d, unread[d]);
         const struct rf_pace_pair *pair = &pace->pairs[d][judge];
         double allowed = rf_tuning.pace.look_again * pair->idle_tokens;
         if (pair->all.judged < rf_tuning.pace.hardly_known)
@@ -389,9 +453,14 @@ int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double val
     double loss = value - plain;
     if (pace->company.has_slices && judge == pace->n_levels - 1)
         return 0; /* nothing will be measured */
+    double share = cost->doubt;
+    if (fabs(cost->moved) > rf_tuning.pace.moved && share < rf_tuning.pace.look_moved)
+        share = rf_tuning.pace.look_moved;
+    if (loss >= rf_tuning.pace.look_loss * (1.0 + others)) share = rf_tuning.pace.look_at_single;
     /* If there is no loss, plain decoding is the rule and drafts are a wanted exception. */
-    return !rf_pace_has_measured(cost, 1 + rf_pace_others_at(pace, judge).rows) ||
-           (loss > 0.0 && loss <= rf_tuning.pace.look_at_single * cost->since_single);
+    return !cost->has_single ||
+           !rf_pace_has_measured(cost, 1 + rf_pace_others_at(pace, judge).rows) ||
+           (loss > 0.0 && loss <= share * cost->since_single);
 }
 
 void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t rows,
@@ -409,6 +478,10 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     pace->costs[judge].since_single += yielded;
     pace->costs[judge].since_trial += yielded;
+    if (judge == pace->n_levels - 1) {
+        if (pace->yielded < RF_PACE_FEW) pace->reading += reading;
+        pace->yielded += yielded;
+    }
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];

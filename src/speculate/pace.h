@@ -12,9 +12,10 @@
  * likeliest rows, as long as a row is worth its own seconds. When nothing promises more, the judge
  * decodes plainly. The probabilities are the drafter's confidence, corrected by what became of
  * earlier tokens of the same confidence. The seconds of a round are sums over the table of usual
- * pass times, which grow with the text; a single measurement moves them only a little, since
- * anything on the machine may have disturbed it. ML-SpecQD's speed-up formula (section III, (alpha
- * N + 1) / (1 + N / S)) is the case of constant acceptance and costs.
+ * pass times, which grow with the text. All of it follows the machine's speed within a few passes;
+ * the ratios between passes, which alone decide, move slowly, and by passes near each other in
+ * time. ML-SpecQD's speed-up formula (section III, (alpha N + 1) / (1 + N / S)) is the case of
+ * constant acceptance and costs.
  *
  * The pace computes only; it reads no clock. */
 #ifndef RF_SPECULATE_PACE_H
@@ -41,6 +42,12 @@ struct rf_pace_cost {
     int32_t window;              /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
+    double recent[RF_PACE_ROWS]; /* share of the latest passes, of all levels, with these rows */
+    int has_single; /* a pass over 1 row of this text was measured since rf_pace_init */
+    double moved;   /* how log(seconds) has followed the machine since the last of these */
+    /* Tokens that looking at such a pass may lose, for each since the last one: more while few
+     * passes have confirmed what further rows cost against it. */
+    double doubt;
     /* Tokens yielded by rounds since a pass over 1 row of this text, and since one over rows that
      * were hardly measured. */
     double since_single, since_trial;
@@ -84,6 +91,11 @@ struct rf_pace {
     int has_unit;              /* a pass was measured, now or earlier: costs are in seconds */
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
     double row_seconds;        /* seconds of each row of a text that the target read; 0: unknown */
+    int has_request;           /* 1: rf_pace_begin was called */
+    int32_t yielded;           /* tokens of this request */
+    double reading;            /* seconds in which drafters read its prompt */
+    int has_speed;             /* a pass was measured since rf_pace_init */
+    double last_error;         /* log(measured / expected) of the last pass, as costs are now */
     int32_t horizon;           /* about how many tokens this request will still yield */
     struct rf_pace_company company;
 };
@@ -124,7 +136,7 @@ void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposa
 /* Keeps the rows of a draft that are worth a row in the judge's pass: fewer than RF_PACE_ROWS
  * with the others', likeliest first. The probability of a row is the product over those that it
  * follows, each by its proposer's acceptance. Returns how many. *value: tokens of the round minus
- * lambda times its seconds. */
+ * lambda times its seconds. The target's round never stakes more than the request may lose. */
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value);
 
@@ -135,8 +147,8 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
                         double *value);
 
 /* 1 if this round should decode plainly although drafts promise `value`, as above: the seconds of a
- * single row (beside the others') were not measured for long, and all decisions compare with these.
- */
+ * single row (beside the others') were not measured for long, or are in doubt, and all decisions
+ * compare with these. */
 int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value);
 
 /* 1 if a drafter should draft another token after n tokens that are all kept with probability p. */

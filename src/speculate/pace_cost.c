@@ -19,6 +19,7 @@ static double expert_growth(const struct rf_level *level, int rows)
 
 void rf_pace_guess_cost(struct rf_pace_cost *cost, const struct rf_level *level)
 {
+    cost->doubt = rf_tuning.cost.first_doubt;
     cost->attention = level->attention;
     cost->window = level->window;
     int is_narrow = level->is_quantised || level->cost < rf_tuning.cost.narrow_below;
@@ -64,9 +65,135 @@ static double clamp_error(double x, double limit)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-/* A measurement moves the cost of its own number of rows most, costs of similar numbers less, and
- * all of them a little, since the machine as a whole may have become slower. A single pass may have
- * been disturbed, so it moves nothing far once several were measured. */
+/* Turns guesses into seconds. The target's own first measurement does so for all levels, since
+ * guesses are shares of its cost, and so does the first of any level. */
+static void learn_first(struct rf_pace *pace, int32_t level, int32_t rows, double error)
+{
+    struct rf_pace_cost *cost = &pace->costs[level];
+    int leads = !pace->has_unit || level == pace->n_levels - 1;
+    double factor = exp(leads ? error : clamp_error(error, rf_tuning.cost.largest_first_error));
+    for (int32_t l = 0; l < pace->n_levels; l++)
+        if (l == level || (leads && !pace->costs[l].measured)) scale_cost(&pace->costs[l], factor);
+    if (!leads && error > 0.0) keep_first_rows(cost, rows, factor);
+}
+
+/* Has everything in seconds follow the speed of the machine, so that all ratios stay. What a pass
+ * says is believed if the pass before said so, too, or if it was much faster, which is no accident.
+ * share: of the latest passes that had as many rows; as far as the others did not, these rows may
+ * cost more or less than thought. Returns by how much log(seconds) has moved. */
+static double follow_speed(struct rf_pace *pace, double error, double share)
+{
+    double last = pace->last_error, move = 0.0;
+    if (error * last > 0.0) move = fabs(error) < fabs(last) ? error : last;
+    if (error < -rf_tuning.cost.largest_error && error < move) move = error;
+    move *= rf_tuning.cost.gain_speed * (0.5 + 0.5 * share);
+    if (!pace->has_speed && error < 0.0) move = error; /* the costs of another day */
+    double factor = exp(move);
+    for (int32_t l = 0; l < pace->n_levels; l++) {
+        scale_cost(&pace->costs[l], factor);
+        pace->costs[l].moved += move;
+        pace->judges[l].seconds *= factor;
+        pace->judges[l].saved_seconds *= factor;
+    }
+    pace->row_seconds *= factor;
+    pace->reading *= factor;
+    pace->last_error = error - move;
+    return move;
+}
+
+/* A pass over one row is faster than passes over more rows have said of the machine since the last
+ * such pass: those rows have become dearer, and the machine no slower. Returns what the error loses
+ * by that. */
+static double take_back(struct rf_pace_cost *cost, int32_t rows, double error)
+{
+    double back = cost->moved < -error ? cost->moved : -error;
+    if (back < rf_tuning.cost.least_back) return 0.0;
+    back *= rf_tuning.cost.back_share;
+    cost->seconds[rows - 1] *= exp(-back);
+    return back;
+}
+
+/* A pass over one row comes after many over more: it confirms their ratio, or not. */
+static void weigh_doubt(struct rf_pace_cost *cost, double error)
+{
+    if (fabs(error) > rf_tuning.cost.differs) cost->doubt = rf_tuning.cost.first_doubt;
+    if (fabs(error) < rf_tuning.cost.agrees) cost->doubt *= 0.5;
+    if (cost->doubt < rf_tuning.pace.look_at_single) cost->doubt = rf_tuning.pace.look_at_single;
+}
+
+/* The gain by which a pass moves the cost of rows like its own. */
+static double gain_of(const struct rf_pace_cost *cost, int32_t rows)
+{
+    uint32_t passes = cost->seen[rows - 1];
+    if (passes == 0) return rf_tuning.cost.gain_none;
+    if (passes < rf_tuning.cost.few_seen) return rf_tuning.cost.gain_few;
+    if (cost->recent[rows - 1] < rf_tuning.cost.stale) return rf_tuning.cost.gain_stale;
+    return passes < rf_tuning.cost.some_seen ? rf_tuning.cost.gain_some : rf_tuning.cost.gain_many;
+}
+
+/* Moves the cost of the pass's own number of rows most, and costs of similar numbers less; not what
+ * a single row costs by what more rows take, or the reverse. A single pass may have been disturbed,
+ * so it moves nothing far once several were measured. */
+static void learn_rows(struct rf_pace_cost *cost, int32_t rows, double error, double gain)
+{
+    uint32_t passes = cost->seen[rows - 1];
+    int is_first = cost->measured < rf_tuning.cost.first_passes || passes == 0;
+    error = clamp_error(error, is_first ? rf_tuning.cost.largest_first_error
+                                        : rf_tuning.cost.largest_error);
+    for (int r = 0; r < RF_PACE_ROWS; r++) {
+        int is_own = r + 1 == rows;
+        /* A wrong guess says nothing of rows that were measured. */
+        if (cost->seen[r] && !is_own && (passes == 0 || r == 0 || rows == 1)) continue;
+        double share = pow(rf_tuning.cost.neighbour_gain, abs(r + 1 - rows)),
+               least = cost->seen[r] ? 0.0
+                       : rows == 1   ? 1.0
+                                     : rf_tuning.cost.least_gain_guessed;
+        cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
+    }
+}
+
+/* A pass tells of the machine's speed and of what its rows cost, compared with the passes shortly
+ * before it: of the speed as far as those had as many rows, else of the rows. */
+static void learn_pass(struct rf_pace *pace, int32_t level, int32_t rows, int is_single,
+                       double error, double part)
+{
+    struct rf_pace_cost *cost = &pace->costs[level];
+    double share = pace->has_speed ? cost->recent[rows - 1] : 1.0, whole = error;
+    if (is_single && share < rf_tuning.cost.rare) weigh_doubt(cost, error);
+    if (is_single) error += take_back(cost, rows, error);
+    /* A wrong guess says nothing of the machine. */
+    if (!pace->has_speed || cost->seen[rows - 1]) error -= follow_speed(pace, error, share);
+    cost->attention *=
+        exp(rf_tuning.cost.gain_attention * part / (part * part + rf_tuning.cost.soft_share) *
+            clamp_error(whole, rf_tuning.cost.largest_error));
+    double single = cost->seconds[0];
+    learn_rows(cost, rows, error,
+               gain_of(cost, rows) * (1.0 - share) * (1.0 - part) * (1.0 - part));
+    /* Guesses stay shares of the target's cost. */
+    for (int32_t l = 0; level == pace->n_levels - 1 && l < level; l++)
+        if (!pace->costs[l].measured) scale_cost(&pace->costs[l], cost->seconds[0] / single);
+    /* Fewer rows cost no more. If they seem to, they were measured on a slower machine. */
+    for (int r = 0; error < 0.0 && r < rows - 1; r++)
+        if (cost->seconds[r] > cost->seconds[rows - 1]) cost->seconds[r] = cost->seconds[rows - 1];
+}
+
+/* Counts a pass that was learnt from. */
+static void count_pass(struct rf_pace *pace, int32_t level, int32_t rows, int is_single)
+{
+    struct rf_pace_cost *cost = &pace->costs[level];
+    for (int32_t l = 0; l < pace->n_levels; l++)
+        for (int r = 0; r < RF_PACE_ROWS; r++)
+            pace->costs[l].recent[r] *= 1.0 - rf_tuning.cost.gain_speed;
+    cost->recent[rows - 1] += rf_tuning.cost.gain_speed;
+    pace->has_unit = pace->has_speed = 1;
+    if (cost->seen[rows - 1] < rf_tuning.cost.counted_passes) cost->seen[rows - 1]++;
+    if (cost->measured < rf_tuning.cost.counted_passes) cost->measured++;
+    if (cost->seen[rows - 1] <= rf_tuning.cost.few_seen) cost->since_trial = 0.0;
+    if (!is_single) return;
+    cost->since_single = cost->moved = 0.0;
+    cost->has_single = 1;
+}
+
 void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
                          const struct rf_other_rows *others, double seconds)
 {
@@ -74,60 +201,14 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
     assert(level >= 0 && level < pace->n_levels && pace->has_passes[level]);
     struct rf_pace_cost *cost = &pace->costs[level];
     double attention = attention_of(pace, cost, rows, others),
-           expected = cost->seconds[rows - 1] + attention, part = attention / expected;
-    double error = log(seconds / expected);
-    uint32_t seen = cost->measured;
-    double single = cost->seconds[0];
-    int is_guess = seen == 0;
+           expected = cost->seconds[rows - 1] + attention, error = log(seconds / expected);
+    int is_single = rows == others->rows + 1, is_guess = cost->measured == 0;
     for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
-    if (is_guess || (seen == 0 && error < 0.0)) {
-        /* The first measurement of any level turns all guesses into seconds. So does the target's
-         * own first measurement, since guesses are shares of its cost. Costs of a file may be those
-         * of a busy machine, but one pass that is slow does not say so. */
-        int leads = !pace->has_unit || level == pace->n_levels - 1;
-        double factor =
-            exp(leads && is_guess ? error : clamp_error(error, rf_tuning.cost.largest_first_error));
-        for (int32_t l = 0; l < pace->n_levels; l++)
-            if (l == level || (leads && !pace->costs[l].measured))
-                scale_cost(&pace->costs[l], factor);
-        single = cost->seconds[0];
-        if (!leads && error > 0.0) keep_first_rows(cost, rows, factor);
-    } else {
-        uint32_t passes = cost->seen[rows - 1];
-        int is_first = seen < rf_tuning.cost.first_passes || passes == 0;
-        double gain = passes == 0                         ? rf_tuning.cost.gain_none
-                      : passes < rf_tuning.cost.few_seen  ? rf_tuning.cost.gain_few
-                      : passes < rf_tuning.cost.some_seen ? rf_tuning.cost.gain_some
-                                                          : rf_tuning.cost.gain_many;
-        int is_much_faster = error < -rf_tuning.cost.largest_error; /* much faster is no accident */
-        if (is_much_faster && gain < rf_tuning.cost.gain_few) gain = rf_tuning.cost.gain_few;
-        error = clamp_error(error, is_first || is_much_faster ? rf_tuning.cost.largest_first_error
-                                                              : rf_tuning.cost.largest_error);
-        if (error > 0.0 && !is_first) gain *= rf_tuning.cost.slower_gain;
-        cost->attention *= exp(rf_tuning.cost.gain_attention * part /
-                               (part * part + rf_tuning.cost.soft_share) * error);
-        gain *= (1.0 - part) * (1.0 - part);
-        for (int r = 0; r < RF_PACE_ROWS; r++) {
-            /* A wrong guess says nothing of rows that were measured. */
-            if (passes == 0 && cost->seen[r]) continue;
-            double share = pow(rf_tuning.cost.neighbour_gain, abs(r + 1 - rows)),
-                   least = cost->seen[r]                 ? rf_tuning.cost.least_gain_measured
-                           : is_much_faster && rows == 1 ? 1.0
-                                                         : rf_tuning.cost.least_gain_guessed;
-            cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
-        }
-    }
-    /* Fewer rows cost no more. If they seem to, they were measured on a slower machine. */
-    for (int r = 0; error < 0.0 && r < rows - 1; r++)
-        if (cost->seconds[r] > cost->seconds[rows - 1]) cost->seconds[r] = cost->seconds[rows - 1];
-    /* Guesses stay shares of the target's cost. */
-    for (int32_t l = 0; level == pace->n_levels - 1 && l < level; l++)
-        if (!pace->costs[l].measured) scale_cost(&pace->costs[l], cost->seconds[0] / single);
-    pace->has_unit = 1;
-    if (cost->seen[rows - 1] < rf_tuning.cost.counted_passes) cost->seen[rows - 1]++;
-    if (cost->measured < rf_tuning.cost.counted_passes) cost->measured++;
-    if (rows == others->rows + 1) cost->since_single = 0.0;
-    if (cost->seen[rows - 1] <= rf_tuning.cost.few_seen) cost->since_trial = 0.0;
+    if (is_guess)
+        learn_first(pace, level, rows, error);
+    else
+        learn_pass(pace, level, rows, is_single, error, attention / expected);
+    count_pass(pace, level, rows, is_single);
 }
 
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)

@@ -109,6 +109,7 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
             pace->costs[l].attention *= unit;
             continue;
         }
+        known[l].cost.doubt = pace->costs[l].doubt;
         known[l].cost.window = pace->costs[l].window;
         pace->costs[l] = known[l].cost;
         struct rf_pace_count count = known[l].count;

@@ -4,6 +4,8 @@
  *   (traces)  chosen on the recorded drafts of 12 code and 10 chat answers, with pass costs as on a
  *             machine that reads 35 GB/s. test_cascade_speed bounds what they lose against the best
  *             fixed draft length.
+ *   (replay)  chosen on machines whose speed moves, docs/lab/2026-11-26-pace-on-moving-machines.md.
+ *             test_cascade_moving bounds what a prompt loses against plain decoding.
  *   (fit)     logistic regression on greedy answers of Qwen2.5-Coder-1.5B
  *   (measured) as said beside it */
 #include "speculate/tuning.h"
@@ -72,16 +74,23 @@ const struct rf_tuning rf_tuning =
                 .narrow_more = 0.14,
                 /* (hand) the rest */
                 .narrow_below = 0.5,
+                .gain_speed = 0.5, /* (replay) */
                 .gain_none = 0.9,
                 .gain_few = 0.6,
                 .gain_some = 0.3,
                 .gain_many = 0.12,
-                .slower_gain = 0.5,
+                .gain_stale = 0.4, /* (replay) */
+                .stale = 0.01,     /* (replay) not for 7 passes */
                 .few_seen = 2,
                 .some_seen = 8,
                 .neighbour_gain = 0.7,
-                .least_gain_measured = 0.15,
                 .least_gain_guessed = 0.5,
+                .least_back = 0.1, /* (replay) this and the next five */
+                .back_share = 0.8,
+                .rare = 0.1,
+                .differs = 0.2,
+                .agrees = 0.1,
+                .first_doubt = 0.01,
                 .gain_attention = 0.1,
                 .soft_share = 0.05,
                 .largest_error = 0.25,
@@ -102,16 +111,28 @@ const struct rf_tuning rf_tuning =
                 .own_opinion = 0.5,   /* (hand) */
                 .fade_judged = 0.985, /* (hand) */
                 .fade_request = 0.5,  /* (hand) */
+                .kept_judged = 8.0,   /* (replay) another text, another drafter */
+                .kept_rounds = 3.0,   /* (replay) */
                 .prior_rounds = 2.0,  /* (hand) */
                 .fade_rounds = 0.94,  /* (hand) */
                 .look_again = 0.006,  /* (hand) docs/design/speculation.md states it as a promise */
                 .look_first = 0.02,   /* (traces) likewise */
                 .look_at_single = 0.002, /* (hand) */
-                .hardly_known = 6.0,     /* (hand) */
-                .try_rows = 0.003,       /* (hand) */
-                .try_loss = 4.0,         /* (hand) */
-                .try_after = 64.0,       /* (hand) */
-                .try_most = 2,           /* (hand) */
+                .look_moved = 0.01,      /* (replay) */
+                .moved = 0.15,           /* (replay) */
+                .look_loss = 1.0,        /* (hand) a neighbour takes half of the machine */
+                /* (replay) 2 to 3 % of a request's tokens in all: docs/design/speculation.md */
+                .stake_horizon = 0.01,
+                .stake_least = 0.5,
+                .stake_most = 2.0,
+                .stake_grows = 0.0125,
+                .stake_won = 0.3,
+                .stake_reading = 2.0,
+                .hardly_known = 6.0, /* (hand) */
+                .try_rows = 0.003,   /* (hand) */
+                .try_loss = 4.0,     /* (hand) */
+                .try_after = 64.0,   /* (hand) */
+                .try_most = 2,       /* (hand) */
                 /* (measured) about half of the passes that such rows spared:
                    docs/design/speculation.md */
                 .probe_saves = 0.015,

@@ -77,18 +77,29 @@ struct rf_tuning {
         double wide_more, narrow_more; /* added for each row beyond these */
         double narrow_below; /* cost of one row, with the target's as 1: such drafts, too */
 
-        /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
-         *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
+        /* A pass over n rows that differs from its estimate by error = log(measured / estimated).
+         * All seconds of all levels follow the machine:
+         *     seconds *= exp(gain_speed * (1 + w) / 2 * e)
+         * with w the share of the latest passes that had n rows (`recent`: weights that fall by
+         * gain_speed at each pass), and e the smaller of this pass's error and what was left of the
+         * last one's if both have the same sign, else 0; e = error where that is below
+         * -largest_error. What is left of the error moves the costs of rows:
+         *     seconds[r] *= exp(gain * (1 - w) * max(pow(neighbour_gain, |r - n|), least) * error)
          * The gain falls with the passes over n rows seen so far: none, below few_seen, below
-         * some_seen, more; it is gain_few at least where the pass was much faster. least_gain
-         * depends on whether r itself has been measured. If not, it is 1 where a single row was
-         * much faster: guesses are shares of its cost, and a first pass that was disturbed would
-         * spoil them. */
-        double gain_none, gain_few, gain_some, gain_many;
-        double slower_gain; /* times this where the pass was slower, which it may be by accident */
+         * some_seen, more; it is gain_stale where w < stale. least is least_gain_guessed where no
+         * pass had r rows, and 1 there where n is 1: guesses are shares of a single row's cost. A
+         * measured single row is not moved by others, nor moves them. */
+        double gain_speed;
+        double gain_none, gain_few, gain_some, gain_many, gain_stale, stale;
         uint32_t few_seen, some_seen;
         double neighbour_gain;
-        double least_gain_measured, least_gain_guessed;
+        double least_gain_guessed;
+        /* After passes over more rows a single one is faster than they have said of the machine by
+         * at least least_back: its cost takes back this share. */
+        double least_back, back_share;
+        /* Where less than `rare` of the latest passes were single, one with |error| > differs sets
+         * rf_pace_cost.doubt to first_doubt; < agrees: halves it, down to look_at_single. */
+        double rare, differs, agrees, first_doubt;
         /* The table takes of an error the share (1 - s)^2, where s is attention's share of the
          * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
         double gain_attention, soft_share;
@@ -121,20 +132,30 @@ struct rf_tuning {
         double prior_kept, prior_judged; /* tokens */
         double own_opinion;
         double fade_judged;  /* judged, kept *= this, at each judged token: a memory of 67 tokens */
-        double fade_request; /* all counts *= this, when a request begins */
+        double fade_request; /* all counts *= this, when a request begins, */
+        double kept_judged, kept_rounds; /* down to so many judged tokens and rounds at least */
 
         /* Rounds. mean draft = (prior_rounds * best length + drafted) / (prior_rounds + rounds) */
         double prior_rounds;
         double fade_rounds; /* sums over rounds *= this, at each round: a memory of 17 rounds */
 
-        /* A drafter that loses `loss` tokens a round is tried all the same when
-         *     loss <= look_again * tokens since its last round
+        /* A drafter that loses `loss` tokens a round, and in reading what it lacks, is tried all
+         * the same when loss <= look_again * tokens since its last round
          *             + (judged < hardly_known ? look_first * tokens in the time saved so far : 0)
          */
         double look_again, look_first;
         /* A plain round that loses `loss` tokens is made all the same when
-         *     loss <= look_at_single * tokens since the last one, or there was none */
-        double look_at_single;
+         *     loss <= doubt * tokens since the last one, or there was none,
+         * with doubt of struct rf_pace_cost, at least look_moved where |its moved| > moved, and
+         * look_at_single where the loss is look_loss rounds' yield or more: then drafts gain more
+         * than dearer rows could take */
+        double look_at_single, look_moved, moved, look_loss;
+        /* Tokens that a request may lose against plain decoding, if all of a round's draft is
+         * wrong: clamp(stake_horizon * its tokens at most, stake_least, stake_most)
+         *         + stake_grows * its tokens so far + (what it has lost, or stake_won * saved)
+         * A text that a drafter must read counts, from the RF_PACE_FEW-th token on stake_reading
+         * times; before, can_afford decides. */
+        double stake_horizon, stake_least, stake_most, stake_grows, stake_won, stake_reading;
         double hardly_known; /* judged tokens */
         /* A round that loses `loss` tokens by more rows than are known well, and up to try_most
          * times as many, is made all the same when
