@@ -1,5 +1,6 @@
-// Operations that only some architectures have, between linear layers and the residual stream or
-// behind the head: copies, additions with a norm or a share, caps. operations.c launches them.
+// Operations that only some architectures and draft heads have, between linear layers and the
+// residual stream or behind the head: copies, parts of rows, additions with a norm or a share,
+// caps. operations.c launches them.
 #include "gpu/reduce.cuh"
 
 enum { THREADS = 256 };
@@ -18,6 +19,29 @@ extern "C" cudaError_t gpu_copy(const struct gpu_launch *launch, const struct gp
 {
     dim3 grid((unsigned)((out->pairs * GPU_PAIR + THREADS - 1) / THREADS), (unsigned)n);
     return launch_kernel(launch, branch_copy, grid, THREADS, 0, *out, x);
+}
+
+// A block of threads for each row. A norm has the bits of gpu_norm.
+static __global__ void __launch_bounds__(NORM_THREADS)
+    branch_put_part(const __grid_constant__ struct gpu_part args, const int32_t *picked)
+{
+    wait_for_previous();
+    size_t row = picked ? picked[blockIdx.x] : blockIdx.x;
+    const float *x = args.x + row * args.width;
+    float *out = args.out + (size_t)blockIdx.x * args.whole, norm = 1.0f;
+    double sum = 0;
+    for (int j = threadIdx.x; args.gain && j < args.width; j += NORM_THREADS)
+        sum += (double)x[j] * (double)x[j];
+    if (args.gain) norm = rms_scale(block_sum(sum), args.width, args.eps);
+    for (int j = threadIdx.x; j < args.width; j += NORM_THREADS)
+        out[j] = args.gain ? __fmul_rn(__fmul_rn(x[j], norm), args.gain[j]) : x[j];
+}
+
+extern "C" cudaError_t gpu_put_part(const struct gpu_launch *launch, const struct gpu_part *args,
+                                    const int32_t *picked, int32_t n)
+{
+    return launch_kernel(launch, branch_put_part, dim3((unsigned)n), NORM_THREADS, 0, *args,
+                         picked);
 }
 
 // A block of threads for each row.

@@ -125,6 +125,8 @@ void gpu_view_free(struct rf_view *view);
 uint64_t gpu_view_bytes(const struct rf_view_shape *shape);
 int gpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
 int gpu_sync(struct rf_view *view, struct rf_error *error);
+
+/* copies.c */
 int gpu_logits(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
 int gpu_tap(struct rf_view *view, int32_t tap, int32_t i, const float **row,
             struct rf_error *error);

@@ -29,6 +29,7 @@ enum {
     GPU_SPLITS = 64,      /* parts of a row of logits */
     GPU_BEST = 8,         /* RF_MAX_BEST */
     GPU_KV_BLOCK = 256,   /* RF_KV_POSITIONS */
+    GPU_ROW_BLOCK = 64,   /* RF_ROW_BLOCK */
     GPU_WIDE_ROWS = 128,  /* rows of activations that wgmma's kernel takes together */
     GPU_NARROW_ROWS = 64, /* passes over more take wgmma where there is one */
     GPU_PIECE = 1280,     /* bytes of `pieces`: 8 rows and a pair of blocks */
@@ -265,6 +266,16 @@ cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gpu_rows *out
 /* out = x */
 cudaError_t gpu_copy(const struct gpu_launch *launch, const struct gpu_rows *out, const float *x,
                      int32_t n);
+/* out = x, after an RMS norm unless the gain is NULL, where `out` is a part of wider rows. */
+struct gpu_part {
+    float *out; /* the part of the first row */
+    const float *x, *gain;
+    int32_t width, whole; /* floats of the part, and of a row of `out` */
+    float eps;
+};
+/* picked: as in gpu_norm. */
+cudaError_t gpu_put_part(const struct gpu_launch *launch, const struct gpu_part *args,
+                         const int32_t *picked, int32_t n);
 /* out += scale * x, after an RMS norm of x unless its gain is NULL; unless `share` [rows] is NULL,
  * sigmoid(share) takes the place of `scale`. */
 struct gpu_add {
@@ -339,6 +350,10 @@ struct gpu_linear {
      * none is left out. NULL: all rows take the same matrices. */
     const struct gpu_group *groups;
     int32_t n_groups;
+    /* Of one matrix without a bias: the results are those of these blocks of GPU_ROW_BLOCK weight
+     * rows, [rows / GPU_ROW_BLOCK] in the device's memory. x has the forms of few rows, however
+     * many they are. NULL: the results are those of all weight rows. */
+    const int32_t *blocks;
     int32_t gates; /* silu(y) of the first matrix times y of the second goes to `gated`, and neither
                       goes to its y: gpu_can_gate */
     struct gpu_rows gated;

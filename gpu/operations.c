@@ -121,17 +121,19 @@ static struct gpu_linear plain_linear(const struct gpu_view *view, const struct 
                               .k = (int32_t)op->weight[first]->plan.columns,
                               .accumulate = op->accumulate,
                               .parts = parts_of_layer(op),
+                              .blocks = gpu_blocks_of(view, op),
                               .x = rows_of(view, op->in[0], n),
                               .groups = by_expert ? view->experts.groups : NULL,
                               .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
     for (int32_t l = first; l < op->n; l++) {
         const struct rf_weight *weight = op->weight[l];
+        size_t rows = op->blocks ? (size_t)op->n_blocks * RF_ROW_BLOCK : weight->plan.rows;
         if ((int)weight->plan.format != args.format) continue;
         args.matrices[args.n_matrices++] =
             (struct gpu_matrix){.tiles = weight->data,
                                 .bias = gain_of(op->bias[l]),
                                 .y = view->slots[op->out[l]].f32,
-                                .rows = (int32_t)weight->plan.rows,
+                                .rows = (int32_t)rows,
                                 .of_expert = gpu_matrix_bytes(&weight->plan)};
     }
     return args;
@@ -181,7 +183,9 @@ static int join_rotation(const struct gpu_view *view, const struct rf_op *op,
 
 static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
 {
-    if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
+    /* A layer that read the norm's last results could not replace them. */
+    if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0] || op->in[0] == op[1].out[0])
+        return 0;
     args->next = fold_of(view, &op[1]);
     args->normed = slot_in_bf16(view, op[1].out[0]);
     return gpu_can_fold_next(args);
@@ -219,12 +223,13 @@ static int can_norm(const struct gpu_view *view, const struct rf_op *op)
 }
 
 /* 1 if the layers behind an operation of the body are to do its norm: they alone read its results,
- * before its input changes. */
+ * which are operands, before its input changes. */
 static int is_inside(const struct gpu_view *view, const struct rf_op *norm)
 {
     const struct rf_program *program = view->base.shape.program;
     int has_changed = 0;
-    if (norm->kind != RF_OP_NORM || view->n_rows != 1) return 0;
+    if (norm->kind != RF_OP_NORM || view->n_rows != 1 || !program->slots[norm->out[0]].is_operand)
+        return 0;
     for (const struct rf_op *op = norm + 1; op < program->body + program->n_body; op++) {
         has_changed |= writes(op, norm->in[0]);
         if (reads(op, norm->out[0]) && (has_changed || !can_norm(view, op))) return 0;
@@ -320,18 +325,22 @@ static struct gpu_turn turn_of(const struct rf_params *params, enum rf_frequenci
                              .ntk_from = rope->ntk_from};
 }
 
+/* The first embedding of a program prepares the rotations. */
 static cudaError_t launch_embed(const struct gpu_view *view, const struct gpu_launch *launch,
-                                const struct gpu_rows *out, int32_t n)
+                                const struct rf_op *op, int32_t n)
 {
     const struct rf_params *params = view->params;
+    const struct gpu_rows *out = &view->slots[op->out[0]];
+    const float *x = (const float *)(const void *)(view->device + view->upload.x);
+    size_t before = gpu_input_floats(view, op);
     const struct gpu_rotations rotations = {
         .values = view->rotations,
         .frequencies = view->frequencies,
-        .half = params->rope_dim / 2,
+        .half = before ? 0 : params->rope_dim / 2,
         .local = params->rope_local.theta > 0 ? RF_ROPE_LOCAL : 0,
         .turns = {turn_of(params, RF_ROPE_GLOBAL), turn_of(params, RF_ROPE_LOCAL)}};
-    return gpu_begin(launch, out->f32, (const float *)(const void *)(view->device + view->upload.x),
-                     out->width, device_pass(view).rows, n, &rotations);
+    return gpu_begin(launch, out->f32, x + (size_t)n * before, out->width, device_pass(view).rows,
+                     n, &rotations);
 }
 
 static cudaError_t launch_gate(const struct gpu_view *view, const struct gpu_launch *launch,
@@ -371,6 +380,20 @@ static cudaError_t launch_add(const struct gpu_view *view, const struct gpu_laun
     return gpu_add(launch, &args, n);
 }
 
+/* A norm or a copy to a part of wider rows. */
+static cudaError_t launch_part(const struct gpu_view *view, const struct gpu_launch *launch,
+                               const struct rf_op *op, const int32_t *picked, int32_t n)
+{
+    const struct gpu_rows *in = &view->slots[op->in[0]], *out = &view->slots[op->out[0]];
+    const struct gpu_part args = {.out = out->f32 + op->column,
+                                  .x = in->f32,
+                                  .gain = gain_of(op->weight[0]),
+                                  .width = in->width,
+                                  .whole = out->width,
+                                  .eps = view->params->rms_eps};
+    return gpu_put_part(launch, &args, picked, n);
+}
+
 /* Norms and linear layers take n rows: all of the pass, or the `picked` rows of the head. */
 static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launch *launch,
                              const struct rf_op *op, const int32_t *picked, int32_t n)
@@ -378,8 +401,9 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     const struct gpu_rows *in = &view->slots[op->in[0]], made = rows_of(view, op->out[0], n),
                           *out = &made;
     switch (op->kind) {
-    case RF_OP_EMBED: return launch_embed(view, launch, out, n);
+    case RF_OP_EMBED: return launch_embed(view, launch, op, n);
     case RF_OP_NORM:
+        if (in->width != out->width) return launch_part(view, launch, op, picked, n);
         return gpu_norm(launch, out, in->f32, gain_of(op->weight[0]), view->params->rms_eps, picked,
                         n);
     case RF_OP_LINEAR:
@@ -396,7 +420,9 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     case RF_OP_CAP:
         return gpu_cap(launch, out->f32, in->f32, op->scale, op->cap,
                        (size_t)n * (size_t)out->width);
-    case RF_OP_COPY: return gpu_copy(launch, out, in->f32, n);
+    case RF_OP_COPY:
+        return in->width != out->width ? launch_part(view, launch, op, picked, n)
+                                       : gpu_copy(launch, out, in->f32, n);
     }
     return cudaErrorInvalidValue;
 }

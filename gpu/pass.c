@@ -70,12 +70,13 @@ static cudaError_t launch_graph(struct gpu_view *view, int *done)
 
 /* ---- a pass ---- */
 
-static cudaError_t copy_answers(const struct gpu_view *view)
+static cudaError_t copy_answers(struct gpu_view *view)
 {
     const struct rf_pass *pass = &view->pass;
     size_t n = (size_t)pass->n_wanted;
     cudaStream_t stream = view->backend->stream;
-    if (!n) return cudaSuccess;
+    cudaError_t status = gpu_fill_taps(view);
+    if (!n || status != cudaSuccess) return status;
     if (pass->logprobs)
         return cudaMemcpyAsync(view->host_logprobs, view->device_logprobs, n * sizeof(double),
                                cudaMemcpyDeviceToHost, stream);
@@ -104,6 +105,7 @@ int gpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error
     struct rf_error ignored; /* the answers of a pass that nobody waited for are gone */
     gpu_enter(&view->backend->base);
     if (view->is_pending) gpu_sync(base, &ignored);
+    view->filled_taps = 0;
     int code = gpu_make_ready(view, error);
     if (!code) code = gpu_prepare(view, pass, error);
     if (!code) code = launch_pass(view, error);

@@ -157,20 +157,29 @@ void gpu_count_groups(const struct rf_pass *pass)
     }
 }
 
-/* The first layer's input rows to pinned memory. */
-static void upload_inputs(const struct gpu_view *view)
+/* The rows that an embedding takes. */
+static void upload_input(const struct gpu_view *view, const struct rf_op *op, float *x)
 {
-    const struct rf_op *op = &view->base.shape.program->body[0];
-    float *x = (float *)(void *)(view->host + view->upload.x);
+    size_t width = (size_t)view->base.shape.program->slots[op->out[0]].width;
     if (!op->weight[0]) {
-        memcpy(x, view->pass.x, (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof *x);
+        memcpy(x, view->pass.x, (size_t)view->n_rows * width * sizeof *x);
         return;
     }
     for (int32_t g = 0; g < view->pass.n_groups; g++)
-        for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += view->params->n_embd) {
+        for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += width) {
             rf_weight_read_row(&op->weight[0]->plan, (size_t)view->pass.groups[g].tokens[i], x);
-            for (int32_t j = 0; op->scale != 1 && j < view->params->n_embd; j++) x[j] *= op->scale;
+            for (size_t j = 0; op->scale != 1 && j < width; j++) x[j] *= op->scale;
         }
+}
+
+/* The input rows of all embeddings to pinned memory. */
+static void upload_inputs(const struct gpu_view *view)
+{
+    const struct rf_program *program = view->base.shape.program;
+    float *x = (float *)(void *)(view->host + view->upload.x);
+    for (const struct rf_op *op = program->body; op < program->body + program->n_body; op++)
+        if (op->kind == RF_OP_EMBED)
+            upload_input(view, op, x + (size_t)view->n_rows * gpu_input_floats(view, op));
 }
 
 static int upload_masks(struct gpu_view *view, struct rf_error *error)
@@ -230,7 +239,7 @@ int gpu_prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_err
     if (!code) code = reserve_partials(view, error);
     if (code) return code;
     size_t bytes =
-        view->upload.x + (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof(float);
+        view->upload.x + (size_t)view->n_rows * gpu_input_floats(view, NULL) * sizeof(float);
     return gpu_check(cudaMemcpyAsync(view->device, view->host, bytes, cudaMemcpyHostToDevice,
                                      view->backend->stream),
                      "copying a pass", error);

@@ -12,6 +12,8 @@ enum {
     MOST_EXPERT_ROWS = 65535 /* blocks of threads in a grid's second dimension */
 };
 
+_Static_assert((int)GPU_ROW_BLOCK == (int)RF_ROW_BLOCK, "blocks of a weight's rows");
+
 static const struct rf_allocator *view_allocator(const struct gpu_view *view)
 {
     return view->backend->base.allocator;
@@ -41,6 +43,16 @@ static void unpin_memory(void *memory)
     if (memory) cudaFreeHost(memory);
 }
 
+size_t gpu_input_floats(const struct gpu_view *view, const struct rf_op *end)
+{
+    const struct rf_program *program = view->base.shape.program;
+    size_t floats = 0;
+    for (const struct rf_op *op = program->body; op < program->body + program->n_body && op != end;
+         op++)
+        if (op->kind == RF_OP_EMBED) floats += (size_t)program->slots[op->out[0]].width;
+    return floats;
+}
+
 int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *error)
 {
     size_t rows = (size_t)view->base.shape.max_rows;
@@ -54,7 +66,7 @@ int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *err
     made.groups = made.blocks + align_part(n_blocks * sizeof(uint16_t *));
     made.jobs = made.groups + align_part(2 * n_blocks * sizeof(uint8_t *));
     made.x = made.jobs + align_part(2 * n_blocks * sizeof(struct gpu_group_job));
-    made.bytes = made.x + rows * (size_t)view->params->n_embd * sizeof(float);
+    made.bytes = made.x + rows * gpu_input_floats(view, NULL) * sizeof(float);
     gpu_forget_graphs(view);
     cudaStreamSynchronize(view->backend->stream);
     unpin_memory(view->host);
@@ -88,19 +100,38 @@ int gpu_make_masks(struct gpu_view *view, struct rf_error *error)
 
 /* ---- buffers ---- */
 
-/* 1 if a matrix takes the slot's rows in BF16; !in_bf16: in 8 or 16 bits. */
-static int wants_rows(const struct gpu_view *view, const struct rf_slot_shape *shape, int in_bf16)
+/* The forms of a slot's rows that operations read. */
+struct slot_forms {
+    int bf16, codes; /* codes: of 8 or 16 bits */
+    int few;         /* the forms of few rows, whatever the number */
+};
+
+/* Adds what n operations over up to `rows` rows read. */
+static void note_readers(struct slot_forms *forms, int32_t slot, const struct rf_op *ops, int32_t n,
+                         int32_t rows)
 {
-    const struct gpu_weights *weights = (const struct gpu_weights *)view->base.shape.weights;
-    for (int32_t i = 0; i < weights->n; i++) {
-        const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->plan.is_matrix &&
-            (weight->plan.role == RF_WEIGHT_EXPERTS) == shape->by_expert &&
-            weight->plan.columns == (size_t)shape->width &&
-            (weight->plan.format == RF_FORMAT_BF16) == in_bf16)
-            return 1;
+    for (const struct rf_op *op = ops; op < ops + n; op++) {
+        if ((op->kind != RF_OP_LINEAR && op->kind != RF_OP_EXPERT_LINEAR) ||
+            (int32_t)op->in[0] != slot)
+            continue;
+        for (int32_t l = 0; l < op->n && op->weight[l]; l++) { /* a layer alone has no output */
+            int is_bf16 = op->weight[l]->plan.format == RF_FORMAT_BF16;
+            forms->bf16 |= is_bf16;
+            forms->codes |= !is_bf16;
+        }
+        forms->few |= op->blocks && rows > GPU_NARROW_ROWS;
     }
-    return 0;
+}
+
+static struct slot_forms forms_of(const struct gpu_view *view, int32_t slot)
+{
+    const struct rf_view_shape *shape = &view->base.shape;
+    const struct rf_program *program = shape->program;
+    int by_expert = program->slots[slot].by_expert;
+    struct slot_forms forms = {.few = !view->backend->has_wgmma || by_expert};
+    note_readers(&forms, slot, program->body, program->n_body, shape->max_rows);
+    note_readers(&forms, slot, program->head, program->n_head, shape->max_logits);
+    return forms;
 }
 
 static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
@@ -122,23 +153,24 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
         if (!slot->f32) return RF_ERR_MEMORY;
     }
     if (!shape->is_operand) return 0;
-    if (wants_rows(view, shape, 1)) {
+    const struct slot_forms forms = forms_of(view, s);
+    if (forms.bf16) {
         slot->bf16 = gpu_take(view->backend, pieces * GPU_PAIR * sizeof(uint16_t), "a view", error);
         if (!slot->bf16) return RF_ERR_MEMORY;
-        if (view->backend->has_wgmma && !shape->by_expert) {
+        if (!forms.few) {
             slot->arranged = gpu_take(view->backend, gpu_arranged_bytes(rows, (size_t)slot->pairs),
                                       "a view", error);
             if (!slot->arranged) return RF_ERR_MEMORY;
         }
     }
-    if (wants_rows(view, shape, 0)) {
+    if (forms.codes) {
         size_t scales = pieces * GPU_PAIR / RF_BLOCK * 2 * sizeof(float);
         slot->codes = gpu_take(view->backend, pieces * GPU_PAIR, "a view", error);
         slot->scales = gpu_take(view->backend, scales, "a view", error);
         slot->halves = gpu_take(view->backend, scales, "a view", error);
         if (!slot->codes || !slot->scales || !slot->halves) return RF_ERR_MEMORY;
         if (view->base.shape.precision != RF_PRECISION_16) {
-            if (!view->backend->has_wgmma || shape->by_expert) return 0;
+            if (forms.few) return 0;
             slot->pieces = gpu_take(view->backend, gpu_pieces_bytes(rows, (size_t)slot->pairs),
                                     "a view", error);
             return slot->pieces ? 0 : RF_ERR_MEMORY;
@@ -220,6 +252,52 @@ static int experts_new(struct gpu_view *view, struct rf_error *error)
     return experts->shares && experts->sources && experts->groups ? 0 : RF_ERR_MEMORY;
 }
 
+/* ---- blocks of weights ---- */
+
+static size_t count_blocks(const struct rf_op *ops, const struct rf_op *end)
+{
+    size_t n = 0;
+    for (const struct rf_op *op = ops; op < end; op++) n += op->blocks ? (size_t)op->n_blocks : 0;
+    return n;
+}
+
+const int32_t *gpu_blocks_of(const struct gpu_view *view, const struct rf_op *op)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const struct rf_op *end = program->body + program->n_body;
+    if (!op->blocks) return NULL;
+    int in_body = op >= program->body && op < end;
+    return view->blocks +
+           (in_body ? count_blocks(program->body, op)
+                    : count_blocks(program->body, end) + count_blocks(program->head, op));
+}
+
+/* Brings the blocks of n operations to the device. */
+static cudaError_t copy_blocks(const struct gpu_view *view, const struct rf_op *ops, int32_t n)
+{
+    cudaError_t status = cudaSuccess;
+    for (const struct rf_op *op = ops; op < ops + n && status == cudaSuccess; op++)
+        if (op->blocks)
+            status = cudaMemcpyAsync((int32_t *)gpu_blocks_of(view, op), op->blocks,
+                                     (size_t)op->n_blocks * sizeof *op->blocks,
+                                     cudaMemcpyHostToDevice, view->backend->stream);
+    return status;
+}
+
+static int blocks_new(struct gpu_view *view, struct rf_error *error)
+{
+    const struct rf_program *program = view->base.shape.program;
+    size_t n = count_blocks(program->body, program->body + program->n_body) +
+               count_blocks(program->head, program->head + program->n_head);
+    if (!n) return 0;
+    view->blocks = gpu_take(view->backend, n * sizeof *view->blocks, "a view", error);
+    if (!view->blocks) return RF_ERR_MEMORY;
+    cudaError_t status = copy_blocks(view, program->body, program->n_body);
+    if (status == cudaSuccess) status = copy_blocks(view, program->head, program->n_head);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(view->backend->stream);
+    return gpu_check(status, "a view", error);
+}
+
 /* Memory for folded norms. */
 static int norms_new(struct gpu_view *view, struct rf_error *error)
 {
@@ -268,7 +346,7 @@ static void release_view(struct gpu_view *view)
                                view->device,          view->device_masks,    view->partials,
                                view->device_best,     view->device_logprobs, view->experts.shares,
                                view->experts.sources, view->experts.groups,  view->squares,
-                               view->row_scales};
+                               view->row_scales,      view->blocks};
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         gpu_give(backend, of_device[i]);
     unpin_memory(view->host);
@@ -281,6 +359,7 @@ static void release_view(struct gpu_view *view)
     view->experts.sources = NULL;
     view->experts.groups = NULL;
     view->rotations = view->partials = view->squares = view->row_scales = NULL;
+    view->blocks = NULL;
     view->frequencies = view->device_logprobs = view->host_logprobs = NULL;
     view->splits = NULL;
     view->host = view->device = NULL;
@@ -304,6 +383,7 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
         code = view->rotations ? 0 : RF_ERR_MEMORY;
     }
     if (!code) code = frequencies_new(view, error);
+    if (!code) code = blocks_new(view, error);
     if (!code) code = norms_new(view, error);
     if (!code) code = experts_new(view, error);
     if (!code) code = answers_new(view, error);
@@ -329,8 +409,7 @@ void gpu_view_free(struct rf_view *base)
     gpu_enter(&view->backend->base);
     cudaStreamSynchronize(view->backend->stream);
     release_view(view);
-    rf_free(allocator, view->logits);
-    for (int t = 0; t < RF_MAX_TAPS; t++) rf_free(allocator, view->taps[t]);
+    gpu_copies_free(view);
     rf_free(allocator, view);
 }
 
@@ -371,38 +450,4 @@ int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_v
     *out = NULL;
     rf_free(queue->backend->allocator, view);
     return code;
-}
-
-/* ---- rows that the host asks for after a pass ---- */
-
-/* Row i of a slot, in a copy [rows] that is made now. */
-static int copy_row(struct gpu_view *view, const struct gpu_rows *slot, float **copy, int32_t rows,
-                    int32_t i, const float **row, struct rf_error *error)
-{
-    size_t n = (size_t)slot->width;
-    gpu_enter(&view->backend->base);
-    if (!*copy)
-        *copy = rf_malloc(view_allocator(view), (size_t)rows * n, sizeof **copy, "view", error);
-    if (!*copy) return RF_ERR_MEMORY;
-    float *to = *copy + (size_t)i * n;
-    *row = to;
-    int code = gpu_check(cudaMemcpyAsync(to, slot->f32 + (size_t)i * n, n * sizeof *to,
-                                         cudaMemcpyDeviceToHost, view->backend->stream),
-                         "copying a row", error);
-    return code ? code
-                : gpu_check(cudaStreamSynchronize(view->backend->stream), "copying a row", error);
-}
-
-int gpu_logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
-{
-    struct gpu_view *view = (struct gpu_view *)base;
-    return copy_row(view, &view->slots[RF_SLOT_LOGITS], &view->logits, base->shape.max_logits, i,
-                    row, error);
-}
-
-int gpu_tap(struct rf_view *base, int32_t tap, int32_t i, const float **row, struct rf_error *error)
-{
-    struct gpu_view *view = (struct gpu_view *)base;
-    return copy_row(view, &view->slots[RF_SLOT_TAP + tap], &view->taps[tap], base->shape.max_rows,
-                    i, row, error);
 }

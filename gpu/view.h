@@ -38,6 +38,7 @@ struct gpu_view {
     struct gpu_rows slots[RF_MAX_SLOTS];
     float *rotations;
     double *frequencies;         /* [RF_ROPE_SETS][half] */
+    int32_t *blocks;             /* of all operations that choose some, in their order */
     float *squares, *row_scales; /* folded norms': [max_rows][n_embd / GPU_SQUARES], [max_rows] */
     struct gpu_experts experts;
     struct gpu_split *splits;
@@ -49,7 +50,9 @@ struct gpu_view {
     /* Answers: pinned, and the device's. */
     struct gpu_answer *host_best, *device_best; /* [max_logits] */
     double *host_logprobs, *device_logprobs;    /* [max_rows] */
-    float *logits, *taps[RF_MAX_TAPS];          /* copies for the host, made when asked for */
+    /* Copies for the host, made when asked for: [max_logits] rows, and pinned ones [max_rows]. */
+    float *logits, *taps[RF_MAX_TAPS];
+    uint64_t filled_taps; /* a bit for each: the copy is of the last pass */
 
     cudaStream_t recorder; /* graphs are recorded there */
     cudaEvent_t done;      /* end of the last pass */
@@ -87,6 +90,11 @@ static inline int32_t *gpu_device_ints(const struct gpu_view *view, size_t part)
 int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *error);
 int gpu_make_masks(struct gpu_view *view, struct rf_error *error);
 int gpu_make_ready(struct gpu_view *view, struct rf_error *error);
+/* Floats of a row that the upload has for the embeddings before the operation `end` of the body, or
+ * (NULL) for all: those of a pass lie one behind the other, each of all rows. */
+size_t gpu_input_floats(const struct gpu_view *view, const struct rf_op *end);
+/* The blocks that an operation chooses, in the device's memory; NULL: all. */
+const int32_t *gpu_blocks_of(const struct gpu_view *view, const struct rf_op *op);
 void gpu_forget_graphs(struct gpu_view *view);
 
 /* prepare.c: takes a pass, fills the upload with it and copies that to the device. */
@@ -95,6 +103,10 @@ int gpu_prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_err
 int32_t gpu_partial_rows(const struct gpu_view *view);
 /* Counts the groups that a pass has quantised. */
 void gpu_count_groups(const struct rf_pass *pass);
+
+/* copies.c: begins to fill the copies of the taps that were asked for before. */
+cudaError_t gpu_fill_taps(struct gpu_view *view);
+void gpu_copies_free(struct gpu_view *view);
 
 /* operations.c: makes all launches of the pass; *cancelled: it was stopped between them. */
 cudaError_t gpu_launch_all(const struct gpu_view *view, const struct gpu_launch *launch,

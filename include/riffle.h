@@ -126,7 +126,7 @@ typedef struct riffle_model_options {
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
     /* Levels to prepare drafts for, from cheap to expensive; the target is always the last and need
-     * not be named (docs/speed.md). "auto" (default): ngram; corpus and draft model if there
+     * not be named (docs/speed.md). "auto" (default): ngram; corpus, head and draft model if there
      * are such; a cast of the target if it has about 8 bits a weight or more. "none": no
      * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". Several
      * chains are separated by ';': the model has the levels of all, and so has a session that names
@@ -172,7 +172,12 @@ typedef struct riffle_model_options {
      * the model was trained on) of riffle_session_options. */
     const char *session_kv;
     int32_t session_ctx;
-    uint64_t reserved[8];
+    /* Path of a draft head of this model, for "auto" and for a level called "head"; "none"; NULL:
+     * the one in head_folder that was trained for this model, if there is one (docs/heads.md). */
+    const char *head;
+    /* Folder with heads, each named after its model's fingerprint; NULL: none. */
+    const char *head_folder;
+    uint64_t reserved[6];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
@@ -225,6 +230,9 @@ typedef struct riffle_model_info {
     int32_t device_layers;    /* layers on `device`; the others are on the processor */
     const char *layers_note;  /* a sentence: why it is not all layers; else "" */
     const char *file_type;    /* the file's own name of its mix of types: "Q4_K_M"; or "" */
+    const char *head;         /* path of the draft head that the chain has; else "" */
+    const char *head_recipe;  /* how it was trained, one line; or "" */
+    uint64_t head_bytes;      /* read by it for each token of a draft */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,

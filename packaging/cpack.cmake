@@ -1,4 +1,4 @@
-# `cpack -G DEB`: the packages riffle, libriffle0 and libriffle-dev. scripts/deb runs it in a build
+# `cpack -G DEB`: the packages riffle, riffle-heads, libriffle0 and libriffle-dev. scripts/deb runs it in a build
 # whose prefix is Debian's.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME riffle)
@@ -8,6 +8,9 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # each description below begins with its own
 set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
 set(CPACK_COMPONENTS_ALL program library development) # the notices are in Debian's copyright
+if(RIFFLE_HEADS)
+  list(APPEND CPACK_COMPONENTS_ALL heads)
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
   GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
@@ -24,12 +27,24 @@ set(revision ${CPACK_DEBIAN_PACKAGE_RELEASE})
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME riffle)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS libopenblas0)
+if(RIFFLE_HEADS)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS riffle-heads)
+endif()
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "large language models on the CPU
 Riffle answers, chats and measures with large language models on the cores of
 a CPU. It reads GGUF and safetensors files, and speculates: cheap drafts
 are verified by the model, which makes it faster and changes no token.
 .
 This package has the program, its manual page and its completions.")
+
+set(CPACK_DEBIAN_HEADS_PACKAGE_NAME riffle-heads)
+set(CPACK_DEBIAN_HEADS_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_HEADS_PACKAGE_ARCHITECTURE all)
+set(CPACK_COMPONENT_HEADS_DESCRIPTION "large language models on the CPU (draft heads)
+Riffle runs large language models on the cores of a CPU, and speculates: cheap
+drafts are verified by the model, which makes it faster and changes no token.
+.
+This package has draft heads: small networks that draft for certain models.")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libriffle${PROJECT_VERSION_MAJOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)

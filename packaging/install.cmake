@@ -1,5 +1,5 @@
-# What `cmake --install` copies, in four components: the program, the shared library, what
-# developers need, and the notices.
+# What `cmake --install` copies, in five components: the program, the draft heads, the shared
+# library, what developers need, and the notices.
 
 # The date of the manual page. A release changes it with the version.
 set(RIFFLE_DATE 2026-11-22)
@@ -43,6 +43,9 @@ install(TARGETS riffle_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT
 
 install(FILES packaging/systemd/riffle@.service DESTINATION ${CMAKE_INSTALL_DATADIR}/riffle
   COMPONENT program)
+
+install(DIRECTORY training/heads DESTINATION ${CMAKE_INSTALL_DATADIR}/riffle COMPONENT heads
+  FILES_MATCHING PATTERN *.gguf)
 
 install(TARGETS riffle_shared EXPORT riffle-shared
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT library

@@ -75,6 +75,8 @@ def pack(folder, built, tag):
     files = {f"{NAME}/{p.name}": p.read_bytes() for p in sorted((HERE / NAME).glob("*.py"))}
     files[f"{NAME}/py.typed"] = b""
     files[f"{NAME}/models.tsv"] = (ROOT / "scripts" / "models.tsv").read_bytes()
+    for head in sorted((ROOT / "training" / "heads").glob("*.gguf")):
+        files[f"{NAME}/heads/{head.name}"] = head.read_bytes()
     name = "riffle.dll" if is_for_windows(built) else "libriffle.so.0"
     files[f"{NAME}/lib/{name}"] = built.read_bytes()
     for notice in ("LICENSE", "THIRD-PARTY.md"):

@@ -19,6 +19,16 @@ void rf_environment_set(const char *name, const char *value)
     setenv(name, value, 1);
 }
 
+int rf_program_folder(char *path, size_t cap)
+{
+    ssize_t n = readlink("/proc/self/exe", path, cap);
+    if (n <= 0 || (size_t)n >= cap) return -1;
+    while (n > 0 && path[n - 1] != '/') n--;
+    if (n == 0) return -1;
+    path[n > 1 ? n - 1 : n] = 0;
+    return 0;
+}
+
 int rf_process_ask_tiles(void)
 {
     return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;

@@ -14,6 +14,7 @@ static int check_names(const riffle_model_options *options)
         const char *field, *value;
     } names[] = {{"draft", options->draft},
                  {"corpus", options->corpus},
+                 {"head", options->head},
                  {"device", options->device},
                  {"gpu_layers", options->gpu_layers}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -64,6 +65,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
     const struct rf_engine *engine = model->engine;
     const struct rf_source *source = engine->source;
     const struct rf_params *params = &source->params;
+    const struct draft_weights *head = rf_drafts_head(&engine->drafts);
     riffle_model_info found = {
         .name = source->name,
         .architecture = params->arch_name,
@@ -105,6 +107,10 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .device_layers = engine->device_layers,
         .layers_note = engine->layers_note,
         .file_type = source->file_type ? source->file_type : "",
+        .head = head ? engine->drafts.head_path : "",
+        .head_recipe =
+            head && engine->drafts.head_file->recipe ? engine->drafts.head_file->recipe : "",
+        .head_bytes = head ? head->cost.pass_bytes : 0,
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

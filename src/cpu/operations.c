@@ -72,7 +72,7 @@ void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct r
     for (size_t i; cpu_items_next(&items, &i);) {
         const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
         view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
-        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width, normed);
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, (size_t)op->column, x->width, normed);
     }
 }
 
@@ -169,7 +169,8 @@ void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct r
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
     struct cpu_items items = cpu_items(worker, view->n_rows, 1);
     for (size_t i; cpu_items_next(&items, &i);)
-        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width, buffer_row(x, i));
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, (size_t)op->column, x->width,
+                    buffer_row(x, i));
 }
 
 void rf_cpu_add(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)

@@ -5,18 +5,23 @@
 
 /* ---- making one ---- */
 
-/* 1 if a matrix takes input rows of `width` values in this form; by_expert: a matrix of experts. */
-static int wants_form(const struct cpu_view *view, enum rf_operand form, size_t width,
-                      int by_expert)
+/* 1 if one of the operations reads the slot's rows in this form. */
+static int reads_form(const struct cpu_view *view, const struct rf_op *ops, int32_t n,
+                      enum rf_slot slot, enum rf_operand form)
 {
-    const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
-    for (size_t i = 0; i < weights->n_tensors; i++) {
-        const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->plan.is_matrix && (weight->plan.role == RF_WEIGHT_EXPERTS) == by_expert &&
-            weight->plan.columns == width && view->operand[weight->plan.format] == form)
-            return 1;
+    for (const struct rf_op *op = ops; op < ops + n; op++) {
+        if (op->kind != RF_OP_LINEAR && op->kind != RF_OP_EXPERT_LINEAR) continue;
+        for (int32_t l = 0; op->in[0] == slot && l < op->n; l++) /* a layer alone has no output */
+            if (op->weight[l] && view->operand[op->weight[l]->plan.format] == form) return 1;
     }
     return 0;
+}
+
+static int wants_form(const struct cpu_view *view, enum rf_slot slot, enum rf_operand form)
+{
+    const struct rf_program *program = view->base.shape.program;
+    return reads_form(view, program->body, program->n_body, slot, form) ||
+           reads_form(view, program->head, program->n_head, slot, form);
 }
 
 /* The kernels for the view's precision. */
@@ -30,9 +35,11 @@ static void choose_kernels(struct cpu_view *view)
     }
 }
 
-static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t rows,
-                      const struct rf_slot_shape *shape, struct rf_error *error)
+static int buffer_new(struct cpu_view *view, enum rf_slot slot, int32_t rows,
+                      struct rf_error *error)
 {
+    const struct rf_slot_shape *shape = &view->base.shape.program->slots[slot];
+    struct cpu_buffer *buffer = &view->buffers[slot];
     buffer->width = (size_t)shape->width;
     buffer->by_expert = shape->by_expert;
     if (!buffer->width) return 0;
@@ -42,7 +49,7 @@ static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t 
         if (!buffer->data) return RF_ERR_MEMORY;
     }
     for (int form = 0; shape->is_operand && form < RF_OPERAND_COUNT; form++) {
-        if (!wants_form(view, (enum rf_operand)form, buffer->width, shape->by_expert)) continue;
+        if (!wants_form(view, slot, (enum rf_operand)form)) continue;
         size_t bytes = shape->by_expert
                            ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form, (size_t)rows,
                                                          buffer->width)
@@ -128,7 +135,7 @@ static int make_activations(struct cpu_view *view, struct rf_error *error)
         int32_t rows =
             s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows;
         if (program->slots[s].by_expert) rows *= view->params->n_expert_used;
-        code = buffer_new(view, &view->buffers[s], rows, &program->slots[s], error);
+        code = buffer_new(view, (enum rf_slot)s, rows, error);
     }
     if (!code) code = pass_rows_new(view, error);
     if (!code) code = rf_cpu_experts_new(view, error);

@@ -254,11 +254,23 @@ static int make_part_views(struct shared_view *view, struct rf_queue *queue, str
     return code;
 }
 
+/* 1 if one of the operations is of a draft head, or gives out features for one. */
+static int is_of_head(const struct rf_op *list, int32_t n)
+{
+    for (const struct rf_op *op = list; op < list + n; op++)
+        if (op->blocks || op->column || (op->kind == RF_OP_EMBED && !op->weight[0])) return 1;
+    return 0;
+}
+
 static int shared_view_new(struct rf_view **out, struct rf_queue *queue,
                            const struct rf_view_shape *shape, struct rf_error *error)
 {
+    const struct rf_program *program = shape->program;
     *out = NULL;
-    if (shape->program->n_slots == RF_MAX_SLOTS)
+    if (program->slots[RF_SLOT_JOINED].width || is_of_head(program->body, program->n_body) ||
+        is_of_head(program->head, program->n_head))
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "a draft head needs all layers on one device");
+    if (program->n_slots == RF_MAX_SLOTS)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "a model on two devices has at most %d layers whose rows are asked for",
                        RF_MAX_TAPS - 1);
@@ -266,7 +278,7 @@ static int shared_view_new(struct rf_view **out, struct rf_queue *queue,
     if (!view) return RF_ERR_MEMORY;
     view->base.backend = queue->backend;
     view->base.shape = *shape;
-    view->cut = shared_cut_of(queue->backend, shape->program->params->n_layer);
+    view->cut = shared_cut_of(queue->backend, program->params->n_layer);
     int code = make_part_views(view, queue, error);
     if (code)
         shared_view_free(&view->base);

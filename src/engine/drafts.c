@@ -9,6 +9,7 @@
 #include "engine/places.h"
 #include "engine/progress.h"
 #include "model/open.h"
+#include "platform/file.h"
 #include "speculate/tuning.h"
 #include "speculate/vocab_pair.h"
 
@@ -46,8 +47,90 @@ static int cost_of_weights(const struct rf_engine *engine, const struct rf_sourc
     return rf_weight_cost(source, form, engine->kind, &engine->allocator, cost, error);
 }
 
-/* "auto": n-grams always, a draft model if one was given, and a cast if it has far fewer bits than
- * the target. */
+/* ---- the head ---- */
+
+/* The folder's head for the target, named after its fingerprint; "" if it has none. */
+static int find_head(const struct rf_engine *engine, const riffle_model_options *options,
+                     char *path, size_t cap)
+{
+    path[0] = 0;
+    if (options->head && strcmp(options->head, "none") == 0) return 1;
+    if (options->head) return snprintf(path, cap, "%s", options->head) < (int)cap;
+    if (!options->head_folder) return 1;
+    int written = snprintf(path, cap, "%s/%016llx.gguf", options->head_folder,
+                           (unsigned long long)rf_source_fingerprint(engine->source));
+    if (written < 0 || (size_t)written >= cap) return 0;
+    if (!rf_path_exists(path)) path[0] = 0;
+    return 1;
+}
+
+/* Opens the head that the options name or the folder has. One from the folder that cannot serve is
+ * left out, and the note says so. */
+static int open_head(struct rf_engine *engine, const riffle_model_options *options,
+                     struct rf_error *error)
+{
+    struct drafts *drafts = &engine->drafts;
+    char *path = drafts->head_path;
+    if (!find_head(engine, options, path, sizeof drafts->head_path))
+        return rf_fail(error, RF_ERR_ARGUMENT, "head: the path is too long");
+    if (!path[0]) return 0;
+    int code = rf_head_open(&drafts->head_file, path, engine->source, &engine->open,
+                            &engine->allocator, error);
+    if (!code || options->head || code == RF_ERR_MEMORY) return code;
+    snprintf(drafts->note, sizeof drafts->note, "the draft head was not taken (%.300s); ",
+             error->text);
+    path[0] = 0;
+    return 0;
+}
+
+const struct draft_weights *rf_drafts_head(const struct drafts *drafts)
+{
+    for (int32_t l = 0; l < drafts->chain.n_levels; l++)
+        if (drafts->chain.levels[l].kind == RF_LEVEL_HEAD) return &drafts->weights[l];
+    return NULL;
+}
+
+/* Finds the head where the chain has one or may have one. */
+static int choose_head(struct rf_engine *engine, const riffle_model_options *options, int is_auto,
+                       struct rf_error *error)
+{
+    int is_asked = rf_drafts_head(&engine->drafts) != NULL;
+    if (!is_auto && !is_asked) return 0;
+    int code = open_head(engine, options, error);
+    if (code || !is_asked || engine->drafts.head_file) return code;
+    return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level head wants a draft head of %s, and %s",
+                   engine->source->name,
+                   options->head_folder && !options->head ? "none is known" : "none was given");
+}
+
+int rf_drafts_settle(struct rf_engine *engine, const riffle_model_options *options,
+                     struct rf_error *error)
+{
+    struct drafts *drafts = &engine->drafts;
+    struct rf_chain *chain = &drafts->chain;
+    if (!drafts->head_file || engine->device_layers >= engine->source->params.n_layer) return 0;
+    if (options->head || (options->chain && strcmp(options->chain, "auto") != 0))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "head: a draft head needs all layers of its target on one device");
+    for (int32_t l = 0, to = 0, n = chain->n_levels; l < n; l++) {
+        struct draft_weights weights = drafts->weights[l];
+        if (chain->levels[l].kind == RF_LEVEL_HEAD) {
+            chain->n_levels--;
+            drafts->bytes -= weights.cost.resident_bytes;
+            continue;
+        }
+        drafts->weights[l] = (struct draft_weights){0};
+        chain->levels[to] = chain->levels[l];
+        drafts->weights[to++] = weights;
+    }
+    rf_chain_format(chain, drafts->chain_text, sizeof drafts->chain_text);
+    return 0;
+}
+
+/* ---- the levels ---- */
+
+/* "auto": n-grams always, a head or a draft model if there is one, and a cast if it has far fewer
+ * bits than the target. */
 static int choose_levels(struct rf_engine *engine, const riffle_model_options *options,
                          struct rf_error *error)
 {
@@ -55,13 +138,19 @@ static int choose_levels(struct rf_engine *engine, const riffle_model_options *o
     struct rf_weight_cost stored;
     int code = cost_of_weights(engine, engine->source, RF_WEIGHTS_STORED, &stored, error);
     if (code) return code;
-    const char *draft = options->draft ? ", and the draft model of this target" : "";
+    char draft[320];
+    snprintf(draft, sizeof draft, "%s%s",
+             drafts->head_file ? ", the draft head was trained for this target" : "",
+             options->draft ? ", and the draft model of this target" : "");
+    size_t said = strlen(drafts->note);
+    char *note = drafts->note + said;
     drafts->chain.choice = RF_CHAIN_LEVELS;
     add_drafters(&drafts->chain, options);
+    if (drafts->head_file) add_level(&drafts->chain, RF_LEVEL_HEAD, RF_WEIGHTS_STORED, "head");
     if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
     const char *form = engine->cost.form == RF_WEIGHTS_BF16 ? "BF16" : "stored";
     if (bits_a_weight(&engine->cost) < rf_tuning.chain.cast_from_bits) {
-        snprintf(drafts->note, sizeof drafts->note,
+        snprintf(note, sizeof drafts->note - said,
                  "n-grams cost nothing%s; a cast would not be much faster than the target's %.1f "
                  "bits a weight",
                  draft, bits_a_weight(&engine->cost));
@@ -69,12 +158,12 @@ static int choose_levels(struct rf_engine *engine, const riffle_model_options *o
                bits_a_weight(&stored) < rf_tuning.chain.cast_from_bits) {
         add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_STORED, "stored");
         snprintf(
-            drafts->note, sizeof drafts->note,
+            note, sizeof drafts->note - said,
             "n-grams cost nothing%s; the file's own quantised weights draft for the same in BF16",
             draft);
     } else {
         add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_Q4, "q4");
-        snprintf(drafts->note, sizeof drafts->note,
+        snprintf(note, sizeof drafts->note - said,
                  "n-grams cost nothing%s; a cast to 4.5 bits a weight drafts for the target's %s "
                  "weights",
                  draft, form);
@@ -187,6 +276,7 @@ int rf_drafts_choose(struct rf_engine *engine, const riffle_model_options *optio
     struct drafts *drafts = &engine->drafts;
     int code = rf_chain_parse_all(&drafts->chain, options->chain ? options->chain : "auto", error);
     int is_auto = drafts->chain.choice == RF_CHAIN_AUTO;
+    if (!code) code = choose_head(engine, options, is_auto, error);
     if (code) return code;
     if (is_auto)
         code = choose_levels(engine, options, error);
@@ -198,6 +288,11 @@ int rf_drafts_choose(struct rf_engine *engine, const riffle_model_options *optio
         if (level->kind == RF_LEVEL_MODEL)
             code = open_draft_model(engine, l, options, is_auto, error);
         if (!code) code = check_a8(engine, level, error);
+        if (!code && level->kind == RF_LEVEL_HEAD) {
+            code = rf_head_cost(drafts->head_file, engine->source, engine->cost.form, engine->kind,
+                                &weights->cost, error);
+            drafts->bytes += weights->cost.resident_bytes;
+        }
         if (code || !rf_chain_level_has_weights(level)) continue;
         if (rf_chain_level_shares_weights(level, engine->cost.form)) {
             weights->cost = engine->cost;
@@ -233,6 +328,9 @@ int rf_drafts_load(struct rf_engine *engine, const riffle_model_options *options
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
+        if (level->kind == RF_LEVEL_HEAD)
+            code = rf_head_load(&weights->head, drafts->head_file, engine->model, engine->queue,
+                                error);
         if (!rf_chain_level_has_weights(level)) continue;
         if (rf_chain_level_shares_weights(level, engine->cost.form))
             weights->model = engine->model;
@@ -252,7 +350,9 @@ void rf_drafts_free(struct rf_engine *engine)
     for (int32_t l = 0; l < RF_MAX_LEVELS; l++) {
         struct draft_weights *weights = &engine->drafts.weights[l];
         if (weights->model != engine->model) rf_model_free(weights->model);
+        rf_head_free(weights->head);
         rf_tokenizer_free(weights->tokenizer);
         rf_source_close(weights->source);
     }
+    rf_head_close(engine->drafts.head_file);
 }

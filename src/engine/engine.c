@@ -230,6 +230,7 @@ static int open_engine_parts(struct rf_engine *engine, const char *path,
     code = open_chat(engine, options->chat_template, error);
     if (!code) code = rf_drafts_choose(engine, options, error);
     if (!code) code = rf_engine_choose_layers(engine, options, error);
+    if (!code) code = rf_drafts_settle(engine, options, error);
     if (code) return code;
     limit_experts(engine, options->expert_bytes);
     if (options->flags & RIFFLE_OPEN_COPY) {

@@ -54,6 +54,7 @@ static int need_of(const struct rf_engine *engine, const struct rf_sequence_shap
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         const struct rf_source *own = drafts->weights[l].source;
+        if (level->kind == RF_LEVEL_HEAD) need->all += drafts->weights[l].cost.resident_bytes;
         if (!rf_chain_level_has_weights(level)) continue;
         const struct rf_source *source = own ? own : engine->source;
         need->all += rf_view_bytes(&source->params, engine->kind, &view);
@@ -74,6 +75,7 @@ static int take_costs(struct rf_engine *engine, struct rf_error *error)
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
+        if (level->kind == RF_LEVEL_HEAD) drafts->bytes += weights->cost.resident_bytes;
         if (!rf_chain_level_has_weights(level)) continue;
         if (rf_chain_level_shares_weights(level, engine->cost.form)) {
             weights->cost = engine->cost;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/session.h"
+#include "speculate/successors.h"
 #include "speculate/tuning.h"
 
 /* The index of a level in the model's chain, or -1. A model's name without a form finds it in the
@@ -108,12 +109,31 @@ static int open_model_level(struct opening *o, struct rf_error *error)
     return 0;
 }
 
+/* The head draws with a sampler of its own, so that rows of two levels may be drawn in turn. */
+static int open_head_level(struct opening *o, struct rf_error *error)
+{
+    struct part *part = o->part;
+    const struct rf_session *session = o->session;
+    const struct rf_engine *engine = session->engine;
+    int code = rf_sampler_new(&part->sampler, engine->source->params.n_vocab,
+                              engine->backend->first_above, &engine->allocator, error);
+    if (code) return code;
+    rf_sampler_copy(part->sampler, session->sampler);
+    code = rf_head_level_new(&part->head, o->weights->head, session->sequence, session->queue,
+                             part->sampler, &session->cancel, &engine->allocator, error);
+    o->level->ops = &rf_head_level_ops;
+    o->level->self = part->head;
+    o->level->acceptance = rf_tuning.acceptance.model;
+    return code;
+}
+
 static int open_chain_level(struct opening *o, struct rf_error *error)
 {
     switch (o->chosen->kind) {
     case RF_LEVEL_DRAFTER: return open_drafter_level(o, error);
     case RF_LEVEL_SELF: return open_self_level(o, error);
     case RF_LEVEL_MODEL: return open_model_level(o, error);
+    case RF_LEVEL_HEAD: return open_head_level(o, error);
     default:
         rf_model_level_of_target(&o->part->level, o->session->view, o->session->sequence,
                                  o->session->sampler);
@@ -130,7 +150,7 @@ static void name_costs(struct levels *levels, const struct rf_engine *engine, in
     char name[RF_PACE_NAME_BYTES - 24];
     rf_chain_level_name(level, name, sizeof name);
     char size[24] = "";
-    if (level->kind == RF_LEVEL_MODEL)
+    if (level->kind == RF_LEVEL_MODEL || level->kind == RF_LEVEL_HEAD)
         snprintf(size, sizeof size, " %llu", (unsigned long long)weights->cost.pass_bytes);
     snprintf(levels->names[l], sizeof levels->names[l], "%s%s", name, size);
 }
@@ -172,11 +192,15 @@ static void guess_attention(const struct rf_session *session, const struct part 
 {
     enum { MANY = 4096 };
     const struct rf_engine *engine = session->engine;
-    const struct rf_source *source = weights->source ? weights->source : engine->source;
-    enum rf_kv_type kv = (part->view ? part->view : session->view)->shape.kv;
+    const struct rf_source *source = weights->source ? weights->source
+                                     : weights->head ? weights->head->file->source
+                                                     : engine->source;
+    enum rf_kv_type kv =
+        part->head ? RF_KV_F16 : (part->view ? part->view : session->view)->shape.kv;
     uint64_t bytes = rf_backend_kinds[0]->kv_bytes(&source->params, kv, MANY);
     level->attention = (double)bytes / MANY / (double)engine->cost.pass_bytes;
     level->window = part->sequence ? rf_sequence_n_ctx(part->sequence) : 0;
+    if (part->head) level->window = rf_head_level_window(part->head);
     if (part->view && part->view->shape.has_window) level->window = RF_WINDOW_MEAN;
 }
 
@@ -215,18 +239,37 @@ int rf_levels_open(struct rf_session *session, const struct rf_chain *chain, str
             .ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0, .has_passes = 1};
         struct opening opening = {session, &levels->chain.levels[l], weights, part, &made[l]};
         code = open_chain_level(&opening, error);
-        if (weights->model) made[l].cost = guess_cost(engine, &levels->chain.levels[l], weights);
+        int has_own = weights->model || weights->head;
+        if (has_own) made[l].cost = guess_cost(engine, &levels->chain.levels[l], weights);
         if (!code && made[l].has_passes) {
-            const struct rf_weight_cost *cost = weights->model ? &weights->cost : &engine->cost;
+            const struct rf_weight_cost *cost = has_own ? &weights->cost : &engine->cost;
             made[l].is_quantised = cost->form != RF_WEIGHTS_BF16;
             guess_attention(session, part, weights, &made[l]);
-            guess_experts(engine, weights, &made[l]);
+            if (!weights->head) guess_experts(engine, weights, &made[l]);
         }
     }
     if (!code)
         code = rf_cascade_new(&levels->cascade, made, levels->n_levels, session->sequence,
                               &engine->allocator, error);
     return code;
+}
+
+const struct rf_head *rf_levels_head(const struct rf_engine *engine, const struct rf_chain *chain)
+{
+    const struct rf_chain *own = &engine->drafts.chain;
+    for (int32_t l = 0; l < (chain ? chain : own)->n_levels; l++) {
+        int32_t at = find_chain_level(own, &(chain ? chain : own)->levels[l]);
+        if (at >= 0 && engine->drafts.weights[at].head) return engine->drafts.weights[at].head;
+    }
+    return NULL;
+}
+
+void rf_levels_copy(struct levels *to, const struct levels *from)
+{
+    const struct rf_successors *dictionary = rf_levels_dictionary(from);
+    if (dictionary) rf_successors_copy(rf_levels_dictionary(to), dictionary);
+    for (int32_t l = 0; l < to->n_levels; l++)
+        if (to->parts[l].head) rf_head_level_copy(to->parts[l].head, from->parts[l].head);
 }
 
 struct rf_successors *rf_levels_dictionary(const struct levels *levels)
@@ -256,6 +299,7 @@ void rf_levels_close(struct levels *levels, const struct rf_allocator *allocator
     for (int32_t l = 0; l < levels->n_levels; l++) {
         struct part *part = &levels->parts[l];
         if (part->drafter) part->drafter->close(part->drafter_self);
+        rf_head_level_free(part->head);
         rf_sequence_free(part->sequence);
         rf_view_free(part->view);
         rf_sampler_free(part->sampler);

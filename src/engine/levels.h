@@ -7,8 +7,10 @@
 #include "infer/sampler.h"
 #include "speculate/cascade.h"
 #include "speculate/chain.h"
+#include "speculate/head_level.h"
 #include "speculate/model_level.h"
 
+struct rf_engine;
 struct rf_session;
 
 struct levels {
@@ -23,6 +25,7 @@ struct levels {
         struct rf_view *view;             /* view of a draft; the target's is the session's */
         struct rf_sequence *sequence;     /* set for a draft with a context of its own; else NULL */
         struct rf_sampler *sampler;       /* set for the same drafts; else NULL */
+        struct rf_head_level *head;       /* set for a draft head; else NULL */
         struct rf_translator *translator; /* set for a draft with another vocabulary; else NULL */
         struct rf_model_level level;
         struct rf_translated_level translated;
@@ -33,6 +36,12 @@ struct levels {
  * NULL: all. */
 int rf_levels_open(struct rf_session *session, const struct rf_chain *chain,
                    struct rf_error *error);
+/* The head whose features the target's view is to give out: that of the session's chain, NULL for
+ * the engine's. NULL: there is none. */
+const struct rf_head *rf_levels_head(const struct rf_engine *engine, const struct rf_chain *chain);
+/* Takes over what a session with the same chain and text has learnt about the text: dictionaries
+ * and features. */
+void rf_levels_copy(struct levels *to, const struct levels *from);
 /* The dictionary of a drafter, which the text does not tell; NULL where no level has one. */
 struct rf_successors *rf_levels_dictionary(const struct levels *levels);
 /* Gives all levels the settings of the target's sampler. */

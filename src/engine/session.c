@@ -8,7 +8,6 @@
 #include "engine/places.h"
 #include "engine/queues.h"
 #include "platform/clock.h"
-#include "speculate/successors.h"
 
 uint64_t rf_session_kv_bytes(const struct rf_engine *engine, const struct rf_sequence_shape *shape)
 {
@@ -70,6 +69,7 @@ static int open_session_parts(struct rf_session *session, const struct rf_sequen
         .precision = engine->precision,
         .kv = shape->kv,
         .max_rows = shape->n_ctx < RF_PROMPT_ROWS ? shape->n_ctx : RF_PROMPT_ROWS,
+        .head = rf_levels_head(engine, chain),
         .cancel = &session->cancel};
     int code = 0;
     if (!session->borrows_view)
@@ -253,8 +253,7 @@ int rf_session_fork(struct rf_session **copy, const struct rf_session *session, 
     rf_levels_set_sampling(&forked->levels, session->sampler);
     rf_cascade_copy_settings(forked->levels.cascade, levels->cascade);
     rf_cascade_copy_pace(forked->levels.cascade, levels->cascade);
-    const struct rf_successors *dictionary = rf_levels_dictionary(levels);
-    if (dictionary) rf_successors_copy(rf_levels_dictionary(&forked->levels), dictionary);
+    rf_levels_copy(&forked->levels, levels);
     *copy = forked;
     return 0;
 }

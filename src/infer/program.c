@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "infer/features.h"
 #include "infer/pass.h"
 
 enum { LAYER_OPS = 20, HEAD_OPS = 3 };
@@ -32,6 +33,7 @@ static void add_tap(struct rf_program *program, int32_t layer,
         if (options->taps[t] == layer)
             add_op(program, RF_OP_COPY, layer, RF_SLOT_X, tap_slot(t), NULL);
     }
+    program->n_body += rf_features_tap(options->head, layer, program->body + program->n_body);
 }
 
 /* Repeats the last operation with a tap as its result. */
@@ -255,7 +257,8 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     for (int32_t t = 0; t < n_taps; t++)
         program->slots[tap_slot(t)] =
             (struct rf_slot_shape){.width = options->taps_inputs ? inputs[t] : params->n_embd};
-    program->n_slots = RF_SLOT_TAP + n_taps;
+    rf_features_shape(options->head, program->slots);
+    program->n_slots = RF_SLOT_TAP + n_taps + (options->head != NULL);
 }
 
 /* The program and its operations in one block. */
@@ -264,7 +267,8 @@ static int program_new(struct rf_program **program, const struct rf_model *model
 {
     const struct rf_params *params = &model->source->params;
     size_t most = 1 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
-                  (options->taps_inputs ? RF_LAYER_INPUTS : 0);
+                  (options->taps_inputs ? RF_LAYER_INPUTS : 0) +
+                  (options->head ? RF_FEATURE_OPS : 0);
     *program =
         rf_calloc(model->allocator, 1, sizeof **program + (most + HEAD_OPS) * sizeof(struct rf_op),
                   "view", error);
@@ -281,6 +285,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
         add_layer(made, i, &model->layers[i], options->taps_inputs);
         add_tap(made, i, options);
     }
+    made->n_body += rf_features_ops(options->head, made->body + made->n_body);
     add_head(made, model);
     assert((size_t)made->n_body <= most);
     return 0;
@@ -308,6 +313,26 @@ uint64_t rf_view_bytes(const struct rf_params *params, const struct rf_backend_k
     return kind->view_bytes(&shape);
 }
 
+int rf_view_of_program(struct rf_view **view, struct rf_program *program,
+                       const struct rf_source *source, const struct rf_weights *weights,
+                       struct rf_queue *queue, const struct rf_view_options *options,
+                       struct rf_error *error)
+{
+    struct rf_view_shape shape = shape_of(program, options);
+    shape.weights = weights;
+    int code = queue->backend->ops->view_new(view, queue, &shape, error);
+    if (code) {
+        rf_free(queue->backend->allocator, program);
+        *view = NULL;
+        return code;
+    }
+    (*view)->backend = queue->backend;
+    (*view)->source = source;
+    (*view)->shape = shape;
+    (*view)->cancel = options->cancel;
+    return 0;
+}
+
 int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_queue *queue,
                 const struct rf_view_options *options, struct rf_error *error)
 {
@@ -316,6 +341,7 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
         return rf_fail(error, RF_ERR_ARGUMENT, "n_taps %d: not between 0 and %d", options->n_taps,
                        RF_MAX_TAPS);
     assert(!options->taps_inputs || (!options->n_taps && model->source->params.n_layer == 1));
+    assert(!options->head || (!options->n_taps && !options->taps_inputs));
     for (int32_t t = 0; t < options->n_taps; t++)
         if (options->taps[t] < (t ? options->taps[t - 1] + 1 : -1) ||
             options->taps[t] >= model->source->params.n_layer)
@@ -325,19 +351,7 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
     struct rf_program *program;
     int code = program_new(&program, model, options, error);
     if (code) return code;
-    struct rf_view_shape shape = shape_of(program, options);
-    shape.weights = model->weights;
-    code = queue->backend->ops->view_new(view, queue, &shape, error);
-    if (code) {
-        rf_free(model->allocator, program);
-        *view = NULL;
-        return code;
-    }
-    (*view)->backend = queue->backend;
-    (*view)->source = model->source;
-    (*view)->shape = shape;
-    (*view)->cancel = options->cancel;
-    return 0;
+    return rf_view_of_program(view, program, model->source, model->weights, queue, options, error);
 }
 
 void rf_view_free(struct rf_view *view)

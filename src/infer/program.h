@@ -5,6 +5,8 @@
 #include "infer/backend.h"
 #include "infer/model.h"
 
+struct rf_head;
+
 /* The inputs of a layer's matrices: of q, k, v; of o; of gate and up; of down. */
 enum rf_layer_input { RF_INPUT_QKV, RF_INPUT_O, RF_INPUT_FFN, RF_INPUT_DOWN, RF_LAYER_INPUTS };
 
@@ -19,6 +21,9 @@ struct rf_view_options {
     /* For a model of one layer: instead, taps 0 to RF_LAYER_INPUTS - 1 are the inputs of its linear
      * layers, and a pass ends with the last of them. n_taps is 0. */
     int taps_inputs;
+    /* A draft head of this model: tap RF_HEAD_FEATURES gives out features (infer/head.h), and
+     * n_taps is 0. NULL: none. */
+    const struct rf_head *head;
     const atomic_int *cancel; /* NULL: passes cannot be cancelled */
 };
 
@@ -26,6 +31,12 @@ struct rf_view_options {
 int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_queue *queue,
                 const struct rf_view_options *options, struct rf_error *error);
 void rf_view_free(struct rf_view *view);
+/* A view of a program that the caller has written, in one block of the queue's allocator, which the
+ * view takes over also on failure. */
+int rf_view_of_program(struct rf_view **view, struct rf_program *program,
+                       const struct rf_source *source, const struct rf_weights *weights,
+                       struct rf_queue *queue, const struct rf_view_options *options,
+                       struct rf_error *error);
 
 /* Memory of a device of that kind for the passes of a view without taps, at most. */
 uint64_t rf_view_bytes(const struct rf_params *params, const struct rf_backend_kind *kind,

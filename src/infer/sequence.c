@@ -48,6 +48,8 @@ struct rf_sequence {
     const struct rf_view *writer; /* the other view with entries behind n_read, or NULL */
     int32_t n_written;            /* end of the writer's entries, or 0 */
     struct rf_follower *follower; /* may be NULL */
+    struct rf_reader *reader;     /* may be NULL */
+    int32_t draft_row;            /* row of the last question's first draft row in its pass */
 
     /* The answer after the first n_answered tokens: row answer_row of pass answer_pass. */
     const struct rf_view *answerer;
@@ -184,6 +186,11 @@ void rf_sequence_set_follower(struct rf_sequence *s, struct rf_follower *followe
     s->follower = follower;
 }
 
+void rf_sequence_set_reader(struct rf_sequence *s, struct rf_reader *reader)
+{
+    s->reader = reader;
+}
+
 /* Voids the writer's entries from position n on (4). */
 static void limit_writer(struct rf_sequence *s, int32_t n)
 {
@@ -318,6 +325,14 @@ static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t 
     check_invariants(s);
 }
 
+/* Rows of the judge's last pass, from `row` on, stand at positions from `position` on. */
+static void tell_reader(struct rf_sequence *s, struct rf_view *view, int32_t row, int32_t position,
+                        int32_t n)
+{
+    if (s->reader && view == s->judge && n > 0)
+        s->reader->has_read(s->reader, view, row, position, n);
+}
+
 /* One pass over n tokens from position `from` on, of the text's first n_text. */
 static int read_block(struct rf_sequence *s, struct rf_view *view, int32_t from, int32_t n,
                       int32_t n_text, struct rf_pass *pass, struct rf_error *error)
@@ -331,8 +346,10 @@ static int read_block(struct rf_sequence *s, struct rf_view *view, int32_t from,
     pass->n_groups = 1;
     begin_pass(s, view, from, n_text);
     int code = rf_view_run(view, pass, error);
-    if (!code) end_pass(s, view, from + n);
-    return code;
+    if (code) return code;
+    end_pass(s, view, from + n);
+    tell_reader(s, view, 0, from, n);
+    return 0;
 }
 
 static int tell_cancelled(const struct rf_sequence *s, int code, struct rf_error *error)
@@ -448,6 +465,7 @@ static int gather_rows(struct gathered *g, struct rf_ask *ask, int32_t index, st
                                         .first_pos = from,
                                         .is_long = is_long_text(s, text_of(ask))};
     ask->first = g->n_wanted;
+    s->draft_row = g->n_rows + unread;
     g->has_masks |= ask->masks != NULL;
     for (int32_t i = n - answers; i < n; i++) {
         g->masks[g->n_wanted] = ask->masks ? ask->masks[i - (unread - 1)] : NULL;
@@ -488,7 +506,11 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
     if (code) return tell_cancelled(asks->sequence, code, error);
     if (cost) *cost = (struct rf_read_cost){gathered.n_rows, rf_clock_seconds() - start};
     for (int32_t a = 0; a < n_asks; a++) {
+        const struct rf_rows *rows = &gathered.groups[a];
         end_pass(asks[a].sequence, view, asks[a].n_text);
+        tell_reader(asks[a].sequence, view,
+                    asks[a].sequence->draft_row - (asks[a].n_text - rows->first_pos),
+                    rows->first_pos, asks[a].n_text - rows->first_pos);
         if (asks[a].reads_only) continue;
         note_answer(asks[a].sequence, view, asks[a].n_text, asks[a].first,
                     options->n_best && !gathered.masks[asks[a].first]
@@ -507,6 +529,7 @@ int rf_sequence_accept(struct rf_sequence *s, struct rf_view *view, int32_t n_te
     int code = s->cache->backend->ops->cache_keep(s->cache, n_text, path, n, error);
     if (code) return code;
     end_pass(s, view, n_text + n);
+    for (int32_t i = 0; i < n; i++) tell_reader(s, view, s->draft_row + path[i], n_text + i, 1);
     return 0;
 }
 

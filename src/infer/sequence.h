@@ -73,6 +73,16 @@ struct rf_follower {
 };
 void rf_sequence_set_follower(struct rf_sequence *sequence, struct rf_follower *follower);
 
+/* Hears of each row of the text that the judge reads: after a pass, rows of the view's last pass
+ * from `row` on stand at the text's positions from `position` on, and what they left in the view's
+ * taps is there. Drafted rows are told when they are accepted. A sequence has one at most, which
+ * outlives it or is taken off with NULL. */
+struct rf_reader {
+    void (*has_read)(struct rf_reader *reader, struct rf_view *view, int32_t row, int32_t position,
+                     int32_t n);
+};
+void rf_sequence_set_reader(struct rf_sequence *sequence, struct rf_reader *reader);
+
 /* ---- reading ---- */
 
 /* A question about one sequence: which token follows tokens[0 .. n_text), and which one follows

@@ -26,7 +26,9 @@ struct rf_head_file {
      * matrix, ascending; `tokens` names them, too. NULL: all rows of the matrix. */
     const int32_t *blocks;
     int32_t n_blocks;
-    uint64_t target;    /* fingerprint of the target; 0: the file does not name it */
+    int32_t n_rows;  /* The output rows are those of `tokens`, so many rows of the target's output
+                        matrix, ascending; 0: they are the head's own, or blocks, or all */
+    uint64_t target; /* fingerprint of the target; 0: the file does not name it */
     const char *recipe; /* how it was trained, one line; or NULL */
 };
 

@@ -157,12 +157,16 @@ static void read_output(struct rf_head_reading *of, struct rf_reading *reading)
     if (head->blocks && (head->has_output || of->ids))
         rf_bad(reading, RF_ERR_FORMAT,
                "has output rows of its own (output.weight, d2t) and blocks of the target's");
+    if (head->n_rows && (head->has_output || of->ids || head->blocks))
+        rf_bad(reading, RF_ERR_FORMAT,
+               "has other output rows (output.weight, d2t, blocks) beside rows of the target's");
     if (of->ids && !head->has_output)
         rf_bad(reading, RF_ERR_FORMAT, "tensor d2t names output rows, but the head has none");
     if (reading->code) return;
-    params->n_vocab = head->blocks ? head->n_blocks * RF_HEAD_BLOCK
-                      : of->ids    ? of->n_ids
-                                   : head->n_vocab_target;
+    params->n_vocab = head->n_rows   ? head->n_rows
+                      : head->blocks ? head->n_blocks * RF_HEAD_BLOCK
+                      : of->ids      ? of->n_ids
+                                     : head->n_vocab_target;
     if (of->n_vocab && of->n_vocab != params->n_vocab)
         rf_bad(reading, RF_ERR_FORMAT, "states %" PRId32 " output rows, but %s %" PRId32,
                of->n_vocab, of->ids ? "d2t names" : "without d2t there must be", params->n_vocab);

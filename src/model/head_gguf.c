@@ -100,6 +100,40 @@ static void read_output_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
     of->head->n_blocks = (int32_t)blocks->count;
 }
 
+/* Single rows of the target's output matrix, by their tokens. */
+static void read_output_rows(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
+    struct rf_reading *reading = gguf->reading;
+    const struct rf_gguf_value *rows = rf_gguf_integers(gguf, "riffle.head.output_rows");
+    int32_t n_vocab = of->target->params.n_vocab;
+    if (!rows) return;
+    if (rows->count < 1 || rows->count > (uint64_t)n_vocab)
+        rf_bad(reading, rows->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
+               "chooses %" PRIu64 " output rows (riffle.head.output_rows), but the target has "
+               "%" PRId32,
+               rows->count, n_vocab);
+    int32_t *kept =
+        reading->code ? NULL : rf_keep(reading, (size_t)rows->count, sizeof *kept, "output rows");
+    int64_t before = -1;
+    for (uint64_t i = 0; kept && i < rows->count; i++) {
+        int64_t row = rf_gguf_element(rows, i);
+        if (row <= before)
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "key riffle.head.output_rows is not ascending: %" PRId64 " follows %" PRId64,
+                   row, before);
+        if (row >= n_vocab)
+            rf_bad(reading, RF_ERR_ARGUMENT,
+                   "is a head of another target: it chooses output row %" PRId64
+                   ", but the target has %" PRId32,
+                   row, n_vocab);
+        if (reading->code) return;
+        kept[i] = (int32_t)row;
+        before = row;
+    }
+    of->head->tokens = kept;
+    of->head->n_rows = (int32_t)rows->count;
+}
+
 static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
 {
     static const struct rf_str none = {NULL, 0};
@@ -111,6 +145,7 @@ static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
     head->norm_before_residual = rf_gguf_bool(gguf, ".norm_before_residual", 0);
     read_target_layers(gguf, of);
     read_output_blocks(gguf, of);
+    read_output_rows(gguf, of);
     head->target = read_fingerprint(gguf);
     head->recipe = read_recipe(gguf);
     of->ids = gguf->ids;

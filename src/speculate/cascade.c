@@ -356,12 +356,24 @@ static int should_go_on(struct rf_cascade *cascade, int32_t level, int32_t judge
            rf_pace_go_on(&cascade->pace, level, judge, rf_ahead_end(cascade) - first, *p);
 }
 
+/* Counts a pass of a level that judges nothing, after which it drafted n tokens. */
+static void count_paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t unread,
+                             double seconds, int32_t n)
+{
+    struct rf_cascade_stats *stats = &cascade->stats[drafter];
+    stats->passes++;
+    stats->seconds += seconds;
+    if (unread >= RF_PACE_FEW)
+        cascade->reading += seconds;
+    else if (n > 0)
+        rf_pace_pass(&cascade->pace, drafter, 1, seconds / n);
+}
+
 /* Places a few tokens ahead from a level that has passes but judges nothing. */
 static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
                           struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[drafter];
-    struct rf_cascade_stats *stats = &cascade->stats[drafter];
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     struct rf_draft draft = {.n = 0};
     int32_t few =
@@ -372,18 +384,33 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
     double seconds = cascade->now() - start;
     if (code) return code;
     assert(rf_draft_is_line(&draft));
-    stats->passes++;
-    stats->seconds += seconds;
-    if (unread >= RF_PACE_FEW)
-        cascade->reading += seconds;
-    else if (draft.n > 0)
-        rf_pace_pass(&cascade->pace, drafter, 1, seconds / draft.n);
+    count_paid_draft(cascade, drafter, unread, seconds, draft.n);
     rf_draft_sign(&draft, drafter, drafter);
     code = rf_ahead_limit(cascade, rf_ahead_end(cascade), &draft, error);
     for (int32_t i = 0; i < draft.n && !code; i++)
         code = rf_ahead_place(cascade, &(struct rf_choice){draft.tokens[i], draft.confidence[i]},
                               drafter, NULL, error);
     return code ? code : draft.n;
+}
+
+/* Places one token ahead, with its runners-up, from a level that drafts token by token. */
+static int32_t paid_next(struct rf_cascade *cascade, int32_t drafter, struct rf_error *error)
+{
+    const struct rf_level *level = &cascade->levels[drafter];
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    const struct rf_draft nothing = {.n = 0};
+    const uint64_t *mask = NULL;
+    struct rf_choice choice, runners_up[RF_RUNNERS_UP];
+    int32_t n = rf_ahead_end(cascade), unread = level->ops->unread(level->self, text, n);
+    int code = cascade->matcher ? rf_ahead_masks(cascade, n, &nothing, &mask, error) : 0;
+    if (code) return code;
+    double start = cascade->now();
+    code = level->ops->next(level->self, text, n, mask, &choice, runners_up, error);
+    if (code) return code;
+    count_paid_draft(cascade, drafter, unread, cascade->now() - start, choice.token >= 0);
+    if (choice.token < 0) return 0;
+    code = rf_ahead_place(cascade, &choice, drafter, runners_up, error);
+    return code ? code : 1;
 }
 
 static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
@@ -404,8 +431,9 @@ static int32_t draft_ahead(struct rf_cascade *cascade, int32_t level, int32_t ju
         if (open < 0) return open;
         if (!open) break;
         int32_t left = want - (rf_ahead_end(cascade) - first);
-        int32_t n = is_judge(cascade, level) ? run_round(cascade, level, left, error)
-                                             : paid_draft(cascade, level, left, error);
+        int32_t n = is_judge(cascade, level)           ? run_round(cascade, level, left, error)
+                    : cascade->levels[level].ops->next ? paid_next(cascade, level, error)
+                                                       : paid_draft(cascade, level, left, error);
         if (n < 0) return n;
         if (n == 0) break;
         *made += n;

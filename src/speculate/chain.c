@@ -127,6 +127,7 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     level->drafter = rf_drafter_find(name.at, name.bytes);
     if (level->drafter) level->kind = RF_LEVEL_DRAFTER;
     if (span_is(name, "target")) level->kind = RF_LEVEL_TARGET;
+    if (span_is(name, "head")) level->kind = RF_LEVEL_HEAD;
     int self = find_form(name);
     if (self >= 0) {
         if (!forms[self].self)
@@ -193,6 +194,12 @@ static int append_level(struct rf_chain *chain, const struct rf_chain_level *lev
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%s\" is one of the cheapest levels and can only be the first",
                        level->name);
+    if (last && level->kind == RF_LEVEL_HEAD && last->kind != RF_LEVEL_DRAFTER)
+        return rf_fail(
+            error, RF_ERR_ARGUMENT,
+            "chain: \"%.100s\" stands before the head; the cheaper level comes first, and "
+            "only drafters without a model are cheaper than a head",
+            last->name);
     if (last && last->kind == RF_LEVEL_SELF && level->kind == RF_LEVEL_MODEL)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%s\" stands before the model \"%.100s\"; the cheaper level comes "

@@ -10,6 +10,7 @@
 
 enum rf_level_kind {
     RF_LEVEL_DRAFTER, /* a drafter without a model: a row of drafters.h, such as "ngram" */
+    RF_LEVEL_HEAD,    /* the target's draft head: "head" */
     RF_LEVEL_MODEL, /* another model: a path or a known name; stored, or ":mxfp4", ":q4", ":bf16" */
     /* The target's weights in fewer bits: "mxfp4", "q4", "stored"; or its stored weights with
      * activations in 8 bits: "a8" (QSpec). */
@@ -44,7 +45,8 @@ struct rf_chain {
     struct rf_chain_level levels[RF_MAX_LEVELS];
 };
 
-/* 1 for a level that computes with weights besides the target's pass: a MODEL or a SELF. */
+/* 1 for a level that computes with the weights of a whole model besides the target's pass: a MODEL
+ * or a SELF. */
 int rf_chain_level_has_weights(const struct rf_chain_level *level);
 /* 1 if these are the weights that a target of this form has anyway. */
 int rf_chain_level_shares_weights(const struct rf_chain_level *level,

@@ -69,6 +69,11 @@ struct rf_level_ops {
      * be different tokens: only the first of equal ones can be kept. */
     int (*draft)(void *level, const int32_t *text, int32_t n, int32_t max, struct rf_draft *draft,
                  struct rf_error *error);
+    /* Asks a level with passes that judges nothing for the token that it expects after text[0 .. n)
+     * among those of the mask (NULL: all), and for its runners-up, in one pass if it has drafted
+     * the tokens before. A token is -1 where there is none. */
+    int (*next)(void *level, const int32_t *text, int32_t n, const uint64_t *mask,
+                struct rf_choice *choice, struct rf_choice *runners_up, struct rf_error *error);
     /* Asks a level without passes for such a draft after ahead[0 .. k), k <= RF_MAX_DRAFT, which
      * would come after text[0 .. n). May be NULL. */
     void (*draft_behind)(void *level, const int32_t *text, int32_t n, const int32_t *ahead,
@@ -79,7 +84,7 @@ struct rf_level_ops {
 };
 
 struct rf_level {
-    const struct rf_level_ops *ops; /* either choose and keep, or draft */
+    const struct rf_level_ops *ops; /* choose and keep, or draft, or next */
     void *self;
     double cost;      /* the first guess of a pass over one row, with the target's as 1 */
     int is_quantised; /* 1: further rows cost more than with weights of 16 bits */

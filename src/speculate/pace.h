@@ -38,8 +38,8 @@ _Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in 
  * them, and `attention` for each row and each token of the text. */
 struct rf_pace_cost {
     double seconds[RF_PACE_ROWS];
-    double attention;
-    int32_t window;              /* tokens of the text that count at most; 0: all */
+    double attention, attention_most; /* as a share of a single row's cost, it is at most so much */
+    int32_t window;                   /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
     double recent[RF_PACE_ROWS]; /* share of the latest passes, of all levels, with these rows */

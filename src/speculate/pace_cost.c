@@ -21,6 +21,7 @@ void rf_pace_guess_cost(struct rf_pace_cost *cost, const struct rf_level *level)
 {
     cost->doubt = rf_tuning.cost.first_doubt;
     cost->attention = level->attention;
+    cost->attention_most = rf_tuning.cost.attention_most * level->attention / level->cost;
     cost->window = level->window;
     int is_narrow = level->is_quantised || level->cost < rf_tuning.cost.narrow_below;
     const double *shape = is_narrow ? rf_tuning.cost.narrow : rf_tuning.cost.wide;
@@ -166,6 +167,9 @@ static void learn_pass(struct rf_pace *pace, int32_t level, int32_t rows, int is
     cost->attention *=
         exp(rf_tuning.cost.gain_attention * part / (part * part + rf_tuning.cost.soft_share) *
             clamp_error(whole, rf_tuning.cost.largest_error));
+    /* What a slower machine takes must not end up there: it would grow with the text. */
+    if (cost->attention > cost->attention_most * cost->seconds[0])
+        cost->attention = cost->attention_most * cost->seconds[0];
     double single = cost->seconds[0];
     learn_rows(cost, rows, error,
                gain_of(cost, rows) * (1.0 - share) * (1.0 - part) * (1.0 - part));

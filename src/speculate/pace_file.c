@@ -99,11 +99,17 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
     for (const char *line; (line = next_line(&at));)
         for (int32_t l = 0; l < pace->n_levels; l++)
             if ((rest = after_name(line, names[l]))) parse_costs(rest, &known[l]);
-    if (!known[target].is_known) return;
+    if (!known[target].is_known ||
+        known[target].cost.attention >
+            pace->costs[target].attention_most * known[target].cost.seconds[0])
+        return;
     pace->has_unit = 1;
     /* Levels that the file lacks have guesses, which are shares of the target's cost. */
     double unit = known[target].cost.seconds[0] / pace->costs[target].seconds[0];
     for (int32_t l = 0; l < pace->n_levels; l++) {
+        /* A part for attention that no text can have: the table beside it is as wrong. */
+        if (known[l].cost.attention > pace->costs[l].attention_most * known[l].cost.seconds[0])
+            known[l].is_known = 0;
         if (!known[l].is_known) {
             for (int r = 0; r < RF_PACE_ROWS; r++) pace->costs[l].seconds[r] *= unit;
             pace->costs[l].attention *= unit;
@@ -111,6 +117,7 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
         }
         known[l].cost.doubt = pace->costs[l].doubt;
         known[l].cost.window = pace->costs[l].window;
+        known[l].cost.attention_most = pace->costs[l].attention_most;
         pace->costs[l] = known[l].cost;
         struct rf_pace_count count = known[l].count;
         if (l == target || count.judged < 1.0) continue;

@@ -103,6 +103,7 @@ struct rf_tuning {
         /* The table takes of an error the share (1 - s)^2, where s is attention's share of the
          * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
         double gain_attention, soft_share;
+        double attention_most;      /* attention is at most so many times its first guess */
         double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
         double largest_first_error; /* the same in a level's first passes, and for rows that no pass
                                        had; 0.7 is a factor of 2 */

@@ -259,7 +259,9 @@ static void check_refusals(riffle_model *model, struct request *request)
 int main(int argc, char **argv)
 {
     static struct request requests[N_CASES];
-    static const char *const chains[] = {"none", "ngram", "ngram > mxfp4"};
+    static const char *const with_head[] = {"none", "ngram > head", "ngram > head > mxfp4"},
+                             *const without[] = {"none", "ngram", "ngram > mxfp4"};
+    const char *head = head_if_any(), *const *chains = head ? with_head : without;
     static const int32_t answers[] = {1, 3, 8, 32};
     int every = argc > 1 ? atoi(argv[1]) : 1, n = 0;
     riffle_model_options options;
@@ -267,6 +269,7 @@ int main(int argc, char **argv)
     riffle_grammar *grammar;
     riffle_model_options_init(&options, sizeof options);
     options.chain = chains[2];
+    options.head = head;
     CHECK_OK(riffle_model_open(&model, TINY_MODEL, &options));
     CHECK_OK(riffle_grammar_new(&grammar, model, RIFFLE_GRAMMAR_GBNF, grammar_text,
                                 strlen(grammar_text)));
@@ -274,7 +277,7 @@ int main(int argc, char **argv)
     for (int q8 = 0; q8 < (every > 1 ? 1 : 2); q8++) { /* slow devices do not quantise */
         const char *kv = q8 ? "q8" : "f16";
         answer_all_alone(model, requests, kv);
-        for (size_t c = 0; c < sizeof chains / sizeof *chains; c++)
+        for (size_t c = 0; c < sizeof without / sizeof *without; c++)
             for (size_t a = 0; a < sizeof answers / sizeof *answers; a++)
                 if (n++ % every == 0)
                     check_batch(model, requests, chains[c], kv, answers[a],

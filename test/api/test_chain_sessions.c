@@ -18,6 +18,8 @@ static const struct setting settings[] = {
     {.chain = "ngram > draft > mxfp4", .gamma = 0},
     {.chain = "ngram > draft > mxfp4 > q4", .gamma = 4},
     {.chain = "draft > q4", .gamma = 15, .min_confidence = 0.4f},
+    {.chain = "head", .gamma = 4},
+    {.chain = "ngram > head > mxfp4", .gamma = 0},
     {.chain = "a8", .gamma = 5},
     {.chain = "ngram > a8", .gamma = 0},
     {.chain = "ngram > draft > a8", .gamma = 15, .min_confidence = 0.4f}};
@@ -27,7 +29,8 @@ static riffle_model *open_model(int in_16)
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
-    options.chain = in_16 ? "ngram > draft > a8" : "ngram > draft > mxfp4 > q4";
+    options.chain = in_16 ? "ngram > draft > a8" : "ngram > head > draft > mxfp4 > q4";
+    options.head = in_16 ? NULL : TINY_HEAD;
     options.activations = in_16 ? "16" : "auto";
     options.draft = in_16 ? TINY_MODEL : QUANTISED_MODEL;
     options.chat_template = "chatml";

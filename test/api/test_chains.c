@@ -6,12 +6,13 @@
 /* All levels that a model can have before the target; sessions choose among them. */
 #define ALL_LEVELS "ngram > draft > draft:mxfp4 > draft:bf16 > mxfp4 > q4 > stored"
 #define ALL_LEVELS_OF_16_BITS "ngram > draft > draft:mxfp4 > draft:bf16 > mxfp4 > q4 > a8"
+#define LEVELS_WITH_HEAD "ngram > head > draft > draft:mxfp4 > mxfp4 > q4 > stored"
 
 static const struct target {
     const char *path, *weights, *draft, *activations, *levels;
     int every; /* one of its cases in so many is taken */
 } targets[] = {{TINY_MODEL, "stored", QUANTISED_MODEL, "auto", ALL_LEVELS, 1},
-               {QUANTISED_MODEL, "stored", TINY_MODEL, "8", ALL_LEVELS, 1},
+               {QUANTISED_MODEL, "stored", TINY_MODEL, "8", LEVELS_WITH_HEAD, 1},
                {QUANTISED_MODEL, "bf16", QUANTISED_MODEL, "auto", ALL_LEVELS, 1},
                {QUANTISED_MODEL, "stored", TINY_MODEL, "16", ALL_LEVELS_OF_16_BITS, 3}};
 enum { N_TARGETS = sizeof targets / sizeof *targets };
@@ -34,6 +35,9 @@ static const char *const chains[] = {"ngram",
                                      "ngram > mxfp4",
                                      "ngram > draft > mxfp4",
                                      "draft:mxfp4 > draft > q4 > stored",
+                                     "head",
+                                     "ngram > head",
+                                     "head > draft > mxfp4",
                                      "a8",
                                      "ngram > a8",
                                      "ngram > draft:mxfp4 > mxfp4 > a8",
@@ -46,6 +50,14 @@ static const struct {
 } lengths[] = {{0, 0.0f}, {1, 0.0f}, {4, 0.0f}, {15, 0.0f}, {4, 0.4f}, {15, 0.4f}};
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths, LONG = 150, SHORT = 40, BRIEF = 12 };
 
+static const char *head; /* NULL: this device has none */
+
+/* The target's levels that this device has. */
+static const char *levels_of(const struct target *target)
+{
+    return head || strcmp(target->levels, LEVELS_WITH_HEAD) != 0 ? target->levels : ALL_LEVELS;
+}
+
 static riffle_model *open_model(const struct target *target, const char *chain, const char *draft)
 {
     riffle_model_options options;
@@ -54,6 +66,7 @@ static riffle_model *open_model(const struct target *target, const char *chain, 
     options.activations = target->activations;
     options.chain = chain;
     options.draft = draft;
+    options.head = strstr(chain, "head") ? head : NULL;
     riffle_model *model;
     every_of_target = target->every;
     if (riffle_model_open(&model, target->path, &options) < 0) {
@@ -63,11 +76,16 @@ static riffle_model *open_model(const struct target *target, const char *chain, 
     return model;
 }
 
-/* Whether the target's levels hold the chain's last one. */
+/* Whether the target's levels hold those of the chain. */
 static int has_chain(const struct target *target, const char *chain)
 {
-    const char *last = chain ? strrchr(chain, ' ') : NULL;
-    return !chain || strstr(target->levels, last ? last + 1 : chain) != NULL;
+    char level[32];
+    for (int n; chain && sscanf(chain, "%31[^ >]%n", level, &n) == 1;
+         chain += strspn(chain, " >")) {
+        if (!strstr(levels_of(target), level)) return 0;
+        chain += n;
+    }
+    return 1;
 }
 
 static struct prompt prompts[N_PROMPTS];
@@ -128,9 +146,11 @@ static void check_setting(riffle_model *model, const struct setting *setting, in
     uint64_t accepted, drafted = count_drafted(session, &accepted);
     /* A table may have nothing to say after three short answers. */
     int may_be_idle = setting->gamma == 1 && setting->chain && strcmp(setting->chain, "ngram") == 0;
+    int is_random =
+        setting->chain && strstr(setting->chain, "head"); /* weights were never trained */
     if (setting->gamma && setting->min_confidence == 0.0f && !may_be_idle)
-        CHECK_MSG(drafted > 0 && accepted > 0, "%s, gamma %d: nothing was drafted", setting->chain,
-                  setting->gamma);
+        CHECK_MSG(drafted > 0 && (accepted > 0 || is_random), "%s, gamma %d: nothing was drafted",
+                  setting->chain, setting->gamma);
     riffle_session_close(session);
 }
 
@@ -138,7 +158,7 @@ static void chains_write_what_plain_decoding_writes(void)
 {
     int turn = 0;
     for (int t = 0; t < N_TARGETS; t++) {
-        riffle_model *model = open_model(&targets[t], targets[t].levels, targets[t].draft);
+        riffle_model *model = open_model(&targets[t], levels_of(&targets[t]), targets[t].draft);
         make_prompts(model, prompts);
         answer_plainly(model);
         for (int c = 0; c < N_CHAINS; c++)
@@ -371,12 +391,13 @@ static void drawn_answers_are_the_seeds(riffle_model *model, const struct target
 int main(int argc, char **argv)
 {
     if (argc > 1) every = atoi(argv[1]);
+    head = head_if_any();
     chains_write_what_plain_decoding_writes();
     for (int t = N_TARGETS - 1; t >= 0; t -= 3) {
         const struct target *target = &targets[t];
         const char *const some[] = {"ngram", t ? "a8" : "mxfp4",
                                     t ? "ngram > draft > a8" : "ngram > draft > mxfp4"};
-        riffle_model *model = open_model(target, target->levels, target->draft);
+        riffle_model *model = open_model(target, levels_of(target), target->draft);
         answer_plainly(model);
         the_context_ends_answers_alike(model, target);
         for (int c = 0; c < 3; c++) {

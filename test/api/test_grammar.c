@@ -32,6 +32,8 @@ enum { N_GRAMMARS = sizeof grammars / sizeof *grammars, SCHEMA = N_GRAMMARS - 1 
 static const struct setting settings[] = {{.chain = "ngram"},
                                           {.chain = "ngram", .gamma = 4},
                                           {.chain = "draft", .gamma = 3},
+                                          {.chain = "head", .gamma = 3},
+                                          {.chain = "ngram > head"},
                                           {.chain = "mxfp4", .gamma = 5},
                                           {.chain = NULL},
                                           {.chain = NULL, .gamma = 3},
@@ -307,6 +309,7 @@ static int open_model(riffle_model **model, struct meter *meter)
     options.threads = 1;
     options.chain = chain;
     options.draft = QUANTISED_MODEL;
+    options.head = TINY_HEAD;
     return riffle_model_open(model, TINY_MODEL, &options);
 }
 
@@ -351,7 +354,7 @@ int main(int argc, char **argv)
     static struct prompt prompts[N_PROMPTS];
     int every = argc > 1 ? atoi(argv[1]) : 1;
     temporary_path("foreign.gguf", foreign, sizeof foreign);
-    snprintf(chain, sizeof chain, "ngram > %s > draft > mxfp4", foreign);
+    snprintf(chain, sizeof chain, "ngram > head > %s > draft > mxfp4", foreign);
     read_model(&file);
     change_places(&file);
     write_model(file.data, file.bytes, foreign);

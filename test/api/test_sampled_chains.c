@@ -26,7 +26,9 @@ static const struct chain float_chains[] = {{"ngram", 3, 0.0f},
                                             {"ngram > mxfp4", 2, 0.0f},
                                             {"ngram > mxfp4", 0, 0.0f},
                                             {"ngram > stories260K-q.gguf > mxfp4", 5, 0.2f},
-                                            {"ngram > stories260K-q.gguf > mxfp4", 0, 0.0f}},
+                                            {"ngram > stories260K-q.gguf > mxfp4", 0, 0.0f},
+                                            {"head", 3, 0.0f},
+                                            {"ngram > head > mxfp4", 0, 0.0f}},
                           chains_of_16_bits[] = {{"a8", 3, 0.0f},
                                                  {"ngram > a8", 0, 0.0f},
                                                  {"ngram > stories260K.gguf > a8", 5, 0.2f}};
@@ -168,6 +170,7 @@ static void check_model(const char *path, const char *activations, const char *c
     riffle_model_options_init(&options, sizeof options);
     options.activations = activations;
     options.chain = chain;
+    options.head = strstr(chain, "head") ? "heads/blocks.gguf" : NULL;
     chains = all;
     n_chains = n_all;
     riffle_model *model;
@@ -200,7 +203,7 @@ static void check_model(const char *path, const char *activations, const char *c
 
 int main(void)
 {
-    check_model("stories260K.gguf", "auto", "ngram > stories260K-q.gguf > mxfp4",
+    check_model("stories260K.gguf", "auto", "ngram > head > stories260K-q.gguf > mxfp4",
                 LIST(float_chains));
     check_model("stories260K-q.gguf", "16", "ngram > stories260K.gguf > a8",
                 LIST(chains_of_16_bits));

@@ -17,11 +17,12 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct row *row = &view->rows[i];
     const struct rf_params *params = view->params;
-    size_t half = (size_t)params->rope_dim / 2, width = (size_t)params->n_embd;
+    size_t half = (size_t)params->rope_dim / 2,
+           width = (size_t)view->base.shape.program->slots[op->out[0]].width;
     const float *from = op->weight[0] ? op->weight[0]->values + (size_t)row->token * width
                                       : view->pass.x + (size_t)i * width;
-    float *x = plain_row(view, op->out[0], i);
-    for (size_t j = 0; j < width; j++) x[j] = op->scale * from[j];
+    float *x = plain_row(view, op->out[0], i), scale = op->weight[0] ? op->scale : 1.0f;
+    for (size_t j = 0; j < width; j++) x[j] = scale * from[j];
     for (int local = 0; local < 2; local++)
         for (size_t j = 0; j < half; j++) {
             enum rf_frequencies set = local                 ? RF_ROPE_LOCAL
@@ -63,6 +64,22 @@ static void round_operand(const struct plain_view *view, const struct rf_weight 
         round_to_8_bits(view->rounded, x, weight->columns);
     else
         for (size_t j = 0; j < weight->columns; j++) view->rounded[j] = round_bf16(x[j]);
+}
+
+/* The rows of a weight that an operation chooses, one block behind the other. */
+static void linear_blocks(const struct plain_view *view, const struct rf_op *op, int32_t in,
+                          int32_t out)
+{
+    const struct rf_weight *weight = op->weight[0];
+    float *y = plain_row(view, op->out[0], out);
+    round_operand(view, weight, plain_row(view, op->in[0], in));
+    for (int32_t i = 0; i < op->n_blocks * RF_ROW_BLOCK; i++) {
+        size_t row = (size_t)(op->blocks[i / RF_ROW_BLOCK] * RF_ROW_BLOCK + i % RF_ROW_BLOCK);
+        double sum = 0;
+        for (size_t j = 0; j < weight->columns; j++)
+            sum += (double)weight->values[j * weight->rows + row] * (double)view->rounded[j];
+        y[i] = (op->accumulate ? y[i] : 0.0f) + (float)sum;
+    }
 }
 
 /* A linear layer with the matrices of one expert of n, or of 1. */
@@ -290,14 +307,19 @@ static void sum_experts(const struct plain_view *view, const struct rf_op *op, i
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
 void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out)
 {
-    size_t width = (size_t)view->base.shape.program->slots[op->out[0]].width;
+    size_t width = (size_t)view->base.shape.program->slots[op->in[0]].width;
     switch (op->kind) {
     case RF_OP_EMBED: embed(view, op, in); break;
     case RF_OP_NORM:
-        rms_norm(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
+        rms_norm(plain_row(view, op->out[0], out) + op->column, plain_row(view, op->in[0], in),
                  op->weight[0]->values, width, view->params->rms_eps);
         break;
-    case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
+    case RF_OP_LINEAR:
+        if (op->blocks)
+            linear_blocks(view, op, in, out);
+        else
+            linear(view, op, in, out, 0, 1);
+        break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
     case RF_OP_SILU_GATE:
@@ -313,7 +335,7 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_EXPERT_LINEAR: expert_linear(view, op, in); break;
     case RF_OP_SUM_EXPERTS: sum_experts(view, op, in); break;
     case RF_OP_COPY:
-        memcpy(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
+        memcpy(plain_row(view, op->out[0], out) + op->column, plain_row(view, op->in[0], in),
                width * sizeof(float));
         break;
     }

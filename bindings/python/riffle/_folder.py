@@ -1,4 +1,4 @@
-"""The folder where `riffle pull` puts models, and their names."""
+"""The folders of models and draft heads, and the models' names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ _TABLES = (
     Path(__file__).parent / "models.tsv",
     Path(__file__).resolve().parents[3] / "scripts" / "models.tsv",
 )
+_HEADS = (
+    Path(__file__).parent / "heads",
+    Path(__file__).resolve().parents[3] / "training" / "heads",
+)
+
+
+def heads_folder() -> Path | None:
+    """$RIFFLE_HEADS, else the draft heads that came with the package."""
+    chosen = os.environ.get("RIFFLE_HEADS")
+    if chosen:
+        return Path(chosen)
+    return next((folder for folder in _HEADS if folder.is_dir()), None)
 
 
 def models_folder() -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from . import _native as native
-from ._folder import find_path
+from ._folder import find_path, heads_folder
 from ._handle import Handle, Progress, Raised, convert, measured
 from ._native import lib
 
@@ -70,6 +70,9 @@ class ModelInfo:
     device_layers: int
     layers_note: str
     file_type: str
+    head: str
+    head_recipe: str
+    head_bytes: int
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,8 @@ class Model:
         chat_template: str | None = None,
         chain: str | None = None,
         draft: str | os.PathLike[str] | None = None,
+        head: str | os.PathLike[str] | None = None,
+        head_folder: str | os.PathLike[str] | None = None,
         find_model: Callable[[str], str | None] | None = None,
         cache_folder: str | os.PathLike[str] | None = None,
         cores: str | None = None,
@@ -232,6 +237,11 @@ class Model:
                 setattr(options, name, native.text(value, name))
         if draft is not None:
             options.draft = native.path(draft)
+        if head is not None:
+            options.head = native.path(head)
+        heads = head_folder or heads_folder()
+        if heads is not None:
+            options.head_folder = native.path(heads)
         if corpus is not None:
             options.corpus = native.path(corpus)
         if cache_folder is not None:

@@ -63,7 +63,9 @@ class ModelOptions(ctypes.Structure):
         ("gpu_layers", c_char_p),
         ("session_kv", c_char_p),
         ("session_ctx", c_int32),
-        ("reserved", c_uint64 * 8),
+        ("head", c_char_p),
+        ("head_folder", c_char_p),
+        ("reserved", c_uint64 * 6),
     ]
 
 
@@ -109,6 +111,9 @@ class ModelInfo(ctypes.Structure):
         ("device_layers", c_int32),
         ("layers_note", c_char_p),
         ("file_type", c_char_p),
+        ("head", c_char_p),
+        ("head_recipe", c_char_p),
+        ("head_bytes", c_uint64),
     ]
 
 

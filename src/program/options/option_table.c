@@ -84,12 +84,16 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, ANSWERS | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4, stored or a8. The "
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, head, a model, mxfp4, q4, stored or a8. "
+     "The "
      "chain does not change the answer. For long texts: with --kv q8, the levels kv4, mxfp4:kv4, "
      "q4:kv4 and stored:kv4 read the KV cache in 4 bits; window, mxfp4:window, q4:window and "
      "stored:window read the text's beginning and its last 1,000 to 1,500 tokens alone"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
+    {"--head", NULL, "FILE", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(head), 0, 0, NULL,
+     "a draft head of this model, used by 'auto' and by a level called head (bench: with --suite); "
+     "default: the one that came with the program, if there is one; 'none': none"},
     {"--corpus", NULL, "FILE", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(corpus), 0, 0,
      NULL,
      "a file of `riffle corpus build`, looked up for drafts by 'auto' and by a level called corpus "
@@ -236,6 +240,7 @@ const struct variable variable_table[] = {
     {"RIFFLE_CPU", "a lower instruction tier: scalar, avx2, avxvnni, avxvnniint8, avx512 or amx"},
     {"RIFFLE_CUDA_MODULE", "the file of the CUDA backend (default: libriffle-cuda.so)"},
     {"RIFFLE_API_KEY", "the key that requests to `riffle serve` must have"},
+    {"RIFFLE_HEADS", "the folder of draft heads (default: the one that came with the program)"},
     {"RIFFLE_MODELS", "the folder of the models (default: riffle/models in $XDG_DATA_HOME)"},
     {"XDG_DATA_HOME", "the parent of riffle/models (default: ~/.local/share)"},
     {"XDG_CACHE_HOME", "the parent of what `riffle cache` lists (default: ~/.cache)"},

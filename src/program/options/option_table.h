@@ -48,6 +48,7 @@ struct cli_options {
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     const char *corpus;                                  /* a file; NULL: none */
+    const char *head;                                    /* a file; NULL: the program's own */
     int no_refine;                                       /* --no-refine of the verb corpus */
     float keep; /* --keep of the verb corpus; NAN: the default */
     const char *kv;

@@ -208,7 +208,7 @@ void option_show(const struct cli_options *options, const struct option *option,
     }
 }
 
-/* Whether the chain has the level, "draft" or "corpus", that an option gives a file to. */
+/* Whether the chain has the level, "head", "draft" or "corpus", that an option gives a file to. */
 static int chain_has_level(const char *chain, const char *level)
 {
     size_t n = strlen(level);
@@ -230,7 +230,7 @@ static int any_chain_has(const struct cli_options *options, const char *level)
     return has;
 }
 
-/* The value of --draft or --corpus. */
+/* The value of --head, --draft or --corpus. */
 static int check_level(const struct cli_options *options, const char *value, const char *level)
 {
     if (value && !any_chain_has(options, level))
@@ -244,6 +244,8 @@ static int check_chain(const struct cli_options *options)
 {
     int status = check_level(options, options->draft, "draft");
     if (!status) status = check_level(options, options->corpus, "corpus");
+    if (!status && options->head && strcmp(options->head, "none") != 0)
+        status = check_level(options, options->head, "head");
     if (status) return status;
     if (options->min_confidence > 0 && !options->gamma)
         return cli_usage_error(
@@ -322,8 +324,9 @@ static int check_together(const struct cli_options *options)
          "--special needs --raw: a message's text is never a special token"},
         {only_suites && (options->n_prompts || asks),
          "--prompts, --max-tokens, --raw and --template need --suite"},
-        {only_suites && (options->draft || options->corpus || options->gamma),
-         "--draft, --corpus and --gamma need --suite: without one bench measures plain decoding"},
+        {only_suites && (options->head || options->draft || options->corpus || options->gamma),
+         "--head, --draft, --corpus and --gamma need --suite: without one bench measures plain "
+         "decoding"},
         {options->suite && (options->prompt_tokens || options->depths || options->n_gen ||
                             (verb == VERB_BENCH && options->n_ctx)),
          "--prompt-tokens, --depth, --gen and --ctx are not for --suite, whose prompts have a "

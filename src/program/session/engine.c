@@ -14,6 +14,7 @@
 #include "output/wrap.h"
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "platform/process.h"
 #include "platform/terminal.h"
 #include "session/cache.h"
 
@@ -25,8 +26,8 @@ static void cancel_session(void *user)
 /* Explains that `name` is neither a level nor a model. */
 static void explain_level(const char *name)
 {
-    static const char *const levels[] = {"ngram",  "corpus", "draft", "mxfp4",  "q4",
-                                         "stored", "a8",     "kv4",   "window", "target"};
+    static const char *const levels[] = {"ngram",  "corpus", "head", "draft",  "mxfp4", "q4",
+                                         "stored", "a8",     "kv4",  "window", "target"};
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -92,10 +93,26 @@ static void choose_sampling(struct engine *engine, const struct cli_options *opt
     sampling_fill(&engine->sampling, &defaults);
 }
 
+/* The folder of draft heads: the one that is chosen, or that came with the program: beside it in an
+ * archive or a build folder, else among a prefix's data. NULL: there is none. */
+static const char *head_folder(char *path, size_t cap)
+{
+    static const char *const places[] = {"heads", "../share/riffle/heads"};
+    const char *chosen = getenv("RIFFLE_HEADS");
+    char program[LONGEST_PATH];
+    if (chosen && chosen[0]) return chosen;
+    if (rf_program_folder(program, sizeof program)) return NULL;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int n = snprintf(path, cap, "%s/%s", program, places[i]);
+        if (n > 0 && (size_t)n < cap && rf_is_directory(path)) return path;
+    }
+    return NULL;
+}
+
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
 {
     riffle_model_options model_options;
-    char cache[LONGEST_PATH];
+    char cache[LONGEST_PATH], heads[LONGEST_PATH];
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
     engine->known = known_model_of(engine->path);
@@ -125,6 +142,8 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.chain = options->chain;
     model_options.draft = engine->draft.path;
     model_options.corpus = options->corpus;
+    model_options.head = options->head;
+    model_options.head_folder = head_folder(heads, sizeof heads);
     model_options.find_model = find_model;
     model_options.find_user = engine;
     /* Without a folder, the pace is measured and drafts are cast anew each time. */

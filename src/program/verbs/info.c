@@ -67,6 +67,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
            info->bos_token, info->eos_token);
     jw_bool(json, "adds_bos", info->adds_bos);
     jw_put(json, "chain %s chain_note %s", info->chain, info->chain_note);
+    jw_string(json, "head", info->head[0] ? info->head : NULL);
+    jw_put(json, "head_bytes %" PRIu64 " head_recipe %s", info->head_bytes, info->head_recipe);
 }
 
 static void info_print_json(const struct engine *engine, const riffle_machine *machine,
@@ -126,6 +128,12 @@ static void info_print_text(const struct engine *engine, const riffle_machine *m
                                      : "none recognised; --template NAME chooses one");
     printf("trained for   %d tokens of context\n", info->n_ctx_train);
     printf("chain         %s: %s\n", info->chain, info->chain_note);
+    if (info->head[0]) {
+        printf("draft head    ");
+        print_name(stdout, info->head);
+        printf(", %s read for each drafted token%s%s\n", human_bytes(info->head_bytes, a),
+               info->head_recipe[0] ? ": " : "", info->head_recipe);
+    }
     if (engine->draft.name && !engine->draft.path)
         printf("draft model   not on this disk: `riffle pull %s` fetches the one that drafts "
                "for this model\n",

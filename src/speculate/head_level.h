@@ -1,0 +1,33 @@
+/* A draft head as a level of the cascade: it reads features of the text's positions, which the
+ * target's passes leave (infer/head.h), and drafts one token after the other. It judges nothing.
+ *
+ * The level listens to the target's sequence: each row that the target reads leaves its feature
+ * here. Its rows have keys and values of their own, one layer. They are made when a draft is asked
+ * for: first those whose features are known, in one pass, then one by one those of drafted tokens,
+ * from the results of the rows before them. Of a long text only the end is read. */
+#ifndef RF_SPECULATE_HEAD_LEVEL_H
+#define RF_SPECULATE_HEAD_LEVEL_H
+
+#include "infer/head.h"
+#include "infer/sampler.h"
+#include "infer/sequence.h"
+#include "speculate/level.h"
+
+struct rf_head_level;
+
+extern const struct rf_level_ops rf_head_level_ops;
+
+/* A level of the text of `sequence`, whose judge gives out the features of `head`. The sampler has
+ * the target's settings, so that the head draws as the target does. All outlive the level. The
+ * level becomes the sequence's reader. */
+int rf_head_level_new(struct rf_head_level **level, const struct rf_head *head,
+                      struct rf_sequence *sequence, struct rf_queue *queue,
+                      struct rf_sampler *sampler, const atomic_int *cancel,
+                      const struct rf_allocator *allocator, struct rf_error *error);
+void rf_head_level_free(struct rf_head_level *level);
+/* Takes over the features of a level that had the same text. */
+void rf_head_level_copy(struct rf_head_level *to, const struct rf_head_level *from);
+/* The greatest number of positions that a row of the head reads. */
+int32_t rf_head_level_window(const struct rf_head_level *level);
+
+#endif
