@@ -122,11 +122,11 @@ const struct rf_tuning rf_tuning =
                 .look_moved = 0.01,      /* (replay) */
                 .moved = 0.15,           /* (replay) */
                 .look_loss = 1.0,        /* (hand) a neighbour takes half of the machine */
-                /* (replay) 2 % of a request's tokens in all: docs/design/speculation.md */
+                /* (replay) 2 to 3 % of a request's tokens in all: docs/design/speculation.md */
                 .stake_horizon = 0.01,
                 .stake_least = 0.5,
-                .stake_most = 1.5,
-                .stake_grows = 0.01,
+                .stake_most = 2.0,
+                .stake_grows = 0.0125,
                 .stake_won = 0.3,
                 .stake_reading = 2.0,
                 .hardly_known = 6.0, /* (hand) */
