@@ -62,10 +62,37 @@ static const char *read_recipe(struct rf_gguf *gguf)
     return text.bytes ? rf_keep_text(gguf->reading, text) : NULL;
 }
 
-static void read_output_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
+/* Keeps the elements of an array, which ascend and are below n: `name` of the target's output, of
+ * which it has `has`. */
+static int32_t *keep_ascending(struct rf_gguf *gguf, const struct rf_gguf_value *array, int32_t n,
+                               const char *key, const char *name, const char *has)
 {
     struct rf_reading *reading = gguf->reading;
-    const struct rf_gguf_value *blocks = rf_gguf_integers(gguf, "riffle.head.output_blocks");
+    int32_t *kept =
+        reading->code ? NULL : rf_keep(reading, (size_t)array->count, sizeof *kept, "output rows");
+    int64_t before = -1;
+    for (uint64_t i = 0; kept && i < array->count; i++) {
+        int64_t value = rf_gguf_element(array, i);
+        if (value <= before)
+            rf_bad(reading, RF_ERR_FORMAT, "key %s is not ascending: %" PRId64 " follows %" PRId64,
+                   key, value, before);
+        if (value >= n)
+            rf_bad(reading, RF_ERR_ARGUMENT,
+                   "is a head of another target: it chooses %s %" PRId64
+                   "%s, but the target has %" PRId32 "%s",
+                   name, value, *has ? " of output rows" : "", n, has);
+        if (reading->code) return NULL;
+        kept[i] = (int32_t)value;
+        before = value;
+    }
+    return kept;
+}
+
+static void read_output_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
+    static const char key[] = "riffle.head.output_blocks";
+    struct rf_reading *reading = gguf->reading;
+    const struct rf_gguf_value *blocks = rf_gguf_integers(gguf, key);
     if (!blocks) return;
     int32_t rows = head_count(gguf, "riffle.head.output_block_rows");
     if (!rows) rf_gguf_missing(gguf);
@@ -78,60 +105,24 @@ static void read_output_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
                "chooses %" PRIu64 " blocks of output rows (riffle.head.output_blocks), but the "
                "target has %" PRId32,
                blocks->count, n);
-    int32_t *kept =
-        reading->code ? NULL : rf_keep(reading, (size_t)blocks->count, sizeof *kept, "blocks");
-    int64_t before = -1;
-    for (uint64_t i = 0; kept && i < blocks->count; i++) {
-        int64_t block = rf_gguf_element(blocks, i);
-        if (block <= before)
-            rf_bad(reading, RF_ERR_FORMAT,
-                   "key riffle.head.output_blocks is not ascending: %" PRId64 " follows %" PRId64,
-                   block, before);
-        if (block >= n)
-            rf_bad(reading, RF_ERR_ARGUMENT,
-                   "is a head of another target: it chooses block %" PRId64
-                   " of output rows, but the target has %" PRId32 " whole ones",
-                   block, n);
-        if (reading->code) return;
-        kept[i] = (int32_t)block;
-        before = block;
-    }
-    of->head->blocks = kept;
-    of->head->n_blocks = (int32_t)blocks->count;
+    of->head->blocks = keep_ascending(gguf, blocks, n, key, "block", " whole ones");
+    of->head->n_blocks = of->head->blocks ? (int32_t)blocks->count : 0;
 }
 
 /* Single rows of the target's output matrix, by their tokens. */
 static void read_output_rows(struct rf_gguf *gguf, struct rf_head_reading *of)
 {
-    struct rf_reading *reading = gguf->reading;
-    const struct rf_gguf_value *rows = rf_gguf_integers(gguf, "riffle.head.output_rows");
+    static const char key[] = "riffle.head.output_rows";
+    const struct rf_gguf_value *rows = rf_gguf_integers(gguf, key);
     int32_t n_vocab = of->target->params.n_vocab;
     if (!rows) return;
     if (rows->count < 1 || rows->count > (uint64_t)n_vocab)
-        rf_bad(reading, rows->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
+        rf_bad(gguf->reading, rows->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
                "chooses %" PRIu64 " output rows (riffle.head.output_rows), but the target has "
                "%" PRId32,
                rows->count, n_vocab);
-    int32_t *kept =
-        reading->code ? NULL : rf_keep(reading, (size_t)rows->count, sizeof *kept, "output rows");
-    int64_t before = -1;
-    for (uint64_t i = 0; kept && i < rows->count; i++) {
-        int64_t row = rf_gguf_element(rows, i);
-        if (row <= before)
-            rf_bad(reading, RF_ERR_FORMAT,
-                   "key riffle.head.output_rows is not ascending: %" PRId64 " follows %" PRId64,
-                   row, before);
-        if (row >= n_vocab)
-            rf_bad(reading, RF_ERR_ARGUMENT,
-                   "is a head of another target: it chooses output row %" PRId64
-                   ", but the target has %" PRId32,
-                   row, n_vocab);
-        if (reading->code) return;
-        kept[i] = (int32_t)row;
-        before = row;
-    }
-    of->head->tokens = kept;
-    of->head->n_rows = (int32_t)rows->count;
+    of->head->tokens = keep_ascending(gguf, rows, n_vocab, key, "output row", "");
+    of->head->n_rows = of->head->tokens ? (int32_t)rows->count : 0;
 }
 
 static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
