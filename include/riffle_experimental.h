@@ -55,6 +55,7 @@ RIFFLE_API int64_t riffle_answer_message(const riffle_model *model, const int32_
  *
  *     {"text": T}      this text
  *     {"token": T}     the control token of that name; the text, where the vocabulary has none
+ *     {"pattern": P}   a text that the regular expression matches from its begin to its end
  *     {"schema": S}    JSON that meets the schema, whose references begin at its own root
  */
 #define RIFFLE_GRAMMAR_CHOICE ((riffle_grammar_kind)3)

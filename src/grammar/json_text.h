@@ -25,10 +25,11 @@ const struct rf_expr *rf_text_string_chars(struct rf_ir *ir, const struct rf_ran
 /* Any character of a JSON string, also written as an escape; never a lone surrogate. */
 const struct rf_expr *rf_text_string_any(struct rf_ir *ir);
 
-/* A text that the ECMA 262 pattern matches, as it is written between quotation marks. Patterns must
- * be regular: no assertions but ^ and $ around an alternative, no back references. `pointer` begins
- * sentences. */
-const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, const char *pointer);
+/* A text that the ECMA 262 pattern matches somewhere, as it is written between quotation marks; a
+ * text, as it is, all of which the pattern matches, if `is_plain`. Patterns must be regular: no
+ * assertions but ^ and $ around an alternative, no back references. `pointer` begins sentences. */
+const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, int is_plain,
+                                      const char *pointer);
 
 /* One of the characters between each two of `ends`: "09af" is a digit of hexadecimal numbers. */
 const struct rf_expr *rf_text_class(struct rf_ir *ir, const char *ends);

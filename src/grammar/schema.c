@@ -262,7 +262,9 @@ static const struct rf_expr *read_choice_part(struct rf_schema_reader *r,
     if (rf_json_has(part, "schema")) return root_of(r, rf_json_get(part, "schema"));
     if (rf_json_string(rf_json_get(part, "text"), &text)) return rf_ir_text(r->ir, text);
     if (rf_json_string(rf_json_get(part, "token"), &text)) return token_of(r, text);
-    rf_ir_fail(r->ir, RF_ERR_FORMAT, "a part of a choice has no text, token or schema");
+    if (rf_json_string(rf_json_get(part, "pattern"), &text))
+        return rf_text_pattern(r->ir, text, 1, "the regular expression");
+    rf_ir_fail(r->ir, RF_ERR_FORMAT, "a part of a choice has no text, token, pattern or schema");
     return NULL;
 }
 

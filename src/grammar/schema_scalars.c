@@ -195,7 +195,7 @@ static const struct rf_expr *format_of(struct rf_schema_reader *r, struct rf_str
 {
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         if (rf_str_is(name, formats[f].name))
-            return rf_text_pattern(r->ir, rf_str_of(formats[f].pattern), pointer);
+            return rf_text_pattern(r->ir, rf_str_of(formats[f].pattern), 0, pointer);
     rf_schema_bad(r, RF_ERR_UNSUPPORTED, pointer,
                   "known formats are date, time, date-time, duration, uuid, ipv4, ipv6, hostname, "
                   "email and uri");
@@ -247,7 +247,7 @@ const struct rf_expr *rf_schema_string(struct rf_schema_reader *r, const struct 
                 return NULL;
             }
             pointer = place;
-            inside = k ? format_of(r, text, place) : rf_text_pattern(r->ir, text, place);
+            inside = k ? format_of(r, text, place) : rf_text_pattern(r->ir, text, 0, place);
         }
     }
     if (pointer) return rf_schema_quoted(r, inside);

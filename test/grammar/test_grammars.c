@@ -177,6 +177,9 @@ static const struct accepting choices[] = {
      {"f\xff<t>true", "fg<u>null!"},
      {"f<t>true", "fg\xff<u>null!", "f\xff<t>null", "fgtrue", "ftrue", "fg<u>null", ""}},
     {"[[{\"schema\":{\"type\":\"string\"}}]]", {"\"<t>\""}, {"\"\xff<t>\""}},
+    {"[[{\"pattern\":\"a[^b]+|^\\\\d{2}$\"},{\"text\":\"\\\"\"}]]",
+     {"a\n\"\"", "a\"\"", "a\\\"", "42\""},
+     {"xa c\"", "ab\"", "420\"", "42", "a\""}},
 };
 
 static void check_accepting(enum rf_grammar_kind kind, const struct accepting *a)
@@ -294,8 +297,10 @@ static const struct refused bad_schemas[] = {
 static const struct refused bad_choices[] = {
     {"[]", "an array of alternatives", RF_ERR_FORMAT},
     {"{}", "an array of alternatives", RF_ERR_FORMAT},
-    {"[[{}]]", "no text, token or schema", RF_ERR_FORMAT},
-    {"[[{\"text\":1}]]", "no text, token or schema", RF_ERR_FORMAT},
+    {"[[{}]]", "a part of a choice", RF_ERR_FORMAT},
+    {"[[{\"pattern\":\"(a\"}]]", "byte 2 of the pattern", RF_ERR_FORMAT},
+    {"[[{\"pattern\":\"a(?=b)\"}]]", "the regular expression", RF_ERR_UNSUPPORTED},
+    {"[[{\"text\":1}]]", "a part of a choice", RF_ERR_FORMAT},
     {"[[{\"text\":\"a\"}],[{\"schema\":{\"enum\":[]}}]]", "no JSON meets the schema",
      RF_ERR_FORMAT},
 };

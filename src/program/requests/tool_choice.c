@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "requests/limits.h"
 #include "requests/members.h"
 
 /* The wishes of a request about its tools. */
@@ -71,7 +72,7 @@ static int open_call(const struct answerer *of, const struct tool_wish *wish,
                      struct question *question, struct refusal *refusal)
 {
     json_t *grammar = rf_tools_grammar(of->tool_form, wish->tools, wish->name);
-    int code = question_limit(grammar, RIFFLE_GRAMMAR_CHOICE, question, refusal);
+    int code = limits_add("tool_choice", grammar, RIFFLE_GRAMMAR_CHOICE, question, refusal);
     json_decref(grammar);
     question->opening = rf_tools_opening(of->tool_form);
     return code || question->opening ? code : refuse_memory(refusal);
