@@ -1,5 +1,5 @@
-/* Expressions of JSON strings: characters with their escapes. The readers of schemas and patterns
- * call it; number_text.c has the numbers. */
+/* Expressions of JSON strings: characters with their escapes; and of texts up to another one. The
+ * readers of schemas and patterns call it; number_text.c has the numbers. */
 #include "grammar/json_text.h"
 
 #include <stdio.h>
@@ -100,4 +100,50 @@ const struct rf_expr *rf_text_string_any(struct rf_ir *ir)
                                                   rf_text_sequence(ir, rf_text(ir, "u"), code));
     return rf_text_choice(ir, rf_ir_chars_without(ir, quoted, 3),
                           rf_text_sequence(ir, rf_text(ir, "\\"), escape));
+}
+
+/* ---- texts up to another text ---- */
+
+static const struct rf_expr *byte_of(struct rf_ir *ir, struct rf_str text, size_t i)
+{
+    return rf_ir_text(ir, (struct rf_str){text.data + i, 1});
+}
+
+/* All characters but the first of `end` and its byte i. */
+static const struct rf_expr *other_than(struct rf_ir *ir, struct rf_str end, size_t i)
+{
+    const uint32_t first = (unsigned char)end.data[0], byte = (unsigned char)end.data[i];
+    const struct rf_range without[] = {{0, 0}, {first, first}, {byte, byte}};
+    return rf_ir_chars_without(ir, without, 3);
+}
+
+const struct rf_expr *rf_text_character_without(struct rf_ir *ir, struct rf_str end)
+{
+    return other_than(ir, end, 0);
+}
+
+/* The text is made of other characters and of beginnings of `end` that something else follows:
+ * another beginning, a character that `end` does not go on with, or nothing. */
+const struct rf_expr *rf_text_without(struct rf_ir *ir, struct rf_str end)
+{
+    const struct rf_expr *begun = NULL, *left = NULL;
+    if (!end.bytes || memchr(end.data + 1, end.data[0], end.bytes - 1) || end.data[0] & 0x80) {
+        rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "the end of a text repeats its first character");
+        return NULL;
+    }
+    for (size_t i = end.bytes - 1; i-- > 0;) { /* bytes 0 to i, with more of them or without */
+        const struct rf_expr *byte = byte_of(ir, end, i);
+        begun = begun ? rf_text_sequence(ir, byte, rf_text_optional(ir, begun)) : byte;
+    }
+    for (size_t i = end.bytes; i-- > 0;) { /* byte i does not follow, or byte i and then `left` */
+        const struct rf_expr *other = other_than(ir, end, i);
+        if (!i) break;
+        left = left ? rf_text_choice(ir, other, rf_text_sequence(ir, byte_of(ir, end, i), left))
+                    : other;
+    }
+    const struct rf_expr *other = other_than(ir, end, 0);
+    if (end.bytes == 1) return rf_ir_repeat(ir, other, 0, -1);
+    const struct rf_expr *begins = rf_ir_repeat(ir, begun, 0, -1);
+    const struct rf_expr *turned = rf_text_sequence(ir, begins, byte_of(ir, end, 0), left);
+    return rf_text_sequence(ir, rf_ir_repeat(ir, rf_text_choice(ir, other, turned), 0, -1), begins);
 }

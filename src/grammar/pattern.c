@@ -13,7 +13,7 @@ struct reader {
     struct rf_str text;
     size_t at;
     int depth;
-    int is_plain; /* the text itself, and all of it: not as a JSON string writes it */
+    enum rf_pattern_form form;
     const char *pointer;
 };
 
@@ -100,7 +100,7 @@ static void class_add_all(struct reader *r, struct class *class, char name)
 
 static const struct rf_expr *pattern_chars(struct reader *r, struct class *class)
 {
-    if (!r->is_plain) return rf_text_string_chars(r->ir, class->ranges, class->n);
+    if (r->form == RF_PATTERN_QUOTED) return rf_text_string_chars(r->ir, class->ranges, class->n);
     class->n = rf_ranges_join(class->ranges, class->n);
     if (class->n && !class->ranges[0].low) class->ranges[0].low = 1; /* as in strings */
     size_t none = class->n && class->ranges[0].high < class->ranges[0].low;
@@ -303,7 +303,7 @@ static const struct rf_expr *read_alternative(struct reader *r, int top)
 {
     const struct rf_expr *parts[MANY];
     size_t n = 0;
-    int begins = !top || r->is_plain, ends = begins;
+    int begins = !top || r->form == RF_PATTERN_WHOLE, ends = begins;
     if (top && pattern_peek(r) == '^') {
         r->at++;
         begins = 1;
@@ -341,10 +341,10 @@ static const struct rf_expr *pattern_choice(struct reader *r, int top)
     }
 }
 
-const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, int is_plain,
-                                      const char *pointer)
+const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern,
+                                      enum rf_pattern_form form, const char *pointer)
 {
-    struct reader r = {.ir = ir, .text = pattern, .is_plain = is_plain, .pointer = pointer};
+    struct reader r = {.ir = ir, .text = pattern, .form = form, .pointer = pointer};
     const struct rf_expr *expr = pattern_choice(&r, 1);
     if (!pattern_at_end(&r)) pattern_fail(&r, RF_ERR_FORMAT, "a ')' without a '('");
     return expr;
