@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 const struct rf_expr *rf_text_none(struct rf_ir *ir)
 {
     return rf_ir_choice(ir, NULL, 0);
@@ -104,46 +106,59 @@ const struct rf_expr *rf_text_string_any(struct rf_ir *ir)
 
 /* ---- texts up to another text ---- */
 
-static const struct rf_expr *byte_of(struct rf_ir *ir, struct rf_str text, size_t i)
+enum { END_CHARACTERS = 64 };
+
+/* All characters but these two. */
+static const struct rf_expr *other_than(struct rf_ir *ir, uint32_t a, uint32_t b)
 {
-    return rf_ir_text(ir, (struct rf_str){text.data + i, 1});
+    const struct rf_range without[] = {{0, 0}, {a, a}, {b, b}};
+    return rf_ir_chars_without(ir, without, 3);
 }
 
-/* All characters but the first of `end` and its byte i. */
-static const struct rf_expr *other_than(struct rf_ir *ir, struct rf_str end, size_t i)
+static const struct rf_expr *only(struct rf_ir *ir, uint32_t c)
 {
-    const uint32_t first = (unsigned char)end.data[0], byte = (unsigned char)end.data[i];
-    const struct rf_range without[] = {{0, 0}, {first, first}, {byte, byte}};
-    return rf_ir_chars_without(ir, without, 3);
+    return rf_ir_chars(ir, &(struct rf_range){c, c}, 1);
+}
+
+/* The characters of `end`; 0: there are none or too many, or the first of them comes again. */
+static size_t end_characters(struct rf_ir *ir, struct rf_str end, uint32_t c[END_CHARACTERS])
+{
+    size_t n = 0, length;
+    for (size_t at = 0; at < end.bytes && n < END_CHARACTERS; at += length, n++) {
+        if (!(length = rf_utf8_length(end.data + at, end.bytes - at))) break;
+        c[n] = rf_utf8_decode(end.data + at, length);
+        if (n && c[n] == c[0]) n = END_CHARACTERS;
+    }
+    if (n && n < END_CHARACTERS) return n;
+    rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "the end of a text is empty or repeats its first character");
+    return 0;
 }
 
 const struct rf_expr *rf_text_character_without(struct rf_ir *ir, struct rf_str end)
 {
-    return other_than(ir, end, 0);
+    uint32_t c[END_CHARACTERS];
+    return end_characters(ir, end, c) ? other_than(ir, c[0], c[0]) : NULL;
 }
 
 /* The text is made of other characters and of beginnings of `end` that something else follows:
  * another beginning, a character that `end` does not go on with, or nothing. */
 const struct rf_expr *rf_text_without(struct rf_ir *ir, struct rf_str end)
 {
+    uint32_t c[END_CHARACTERS];
     const struct rf_expr *begun = NULL, *left = NULL;
-    if (!end.bytes || memchr(end.data + 1, end.data[0], end.bytes - 1) || end.data[0] & 0x80) {
-        rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "the end of a text repeats its first character");
-        return NULL;
+    size_t n = end_characters(ir, end, c);
+    if (!n) return NULL;
+    const struct rf_expr *other = other_than(ir, c[0], c[0]);
+    if (n == 1) return rf_ir_repeat(ir, other, 0, -1);
+    for (size_t i = n - 1; i-- > 0;) /* characters 0 to i, or more of them */
+        begun = begun ? rf_text_sequence(ir, only(ir, c[i]), rf_text_optional(ir, begun))
+                      : only(ir, c[i]);
+    for (size_t i = n; --i > 0;) { /* character i does not follow, or it and then `left` */
+        const struct rf_expr *differs = other_than(ir, c[0], c[i]);
+        left = left ? rf_text_choice(ir, differs, rf_text_sequence(ir, only(ir, c[i]), left))
+                    : differs;
     }
-    for (size_t i = end.bytes - 1; i-- > 0;) { /* bytes 0 to i, with more of them or without */
-        const struct rf_expr *byte = byte_of(ir, end, i);
-        begun = begun ? rf_text_sequence(ir, byte, rf_text_optional(ir, begun)) : byte;
-    }
-    for (size_t i = end.bytes; i-- > 0;) { /* byte i does not follow, or byte i and then `left` */
-        const struct rf_expr *other = other_than(ir, end, i);
-        if (!i) break;
-        left = left ? rf_text_choice(ir, other, rf_text_sequence(ir, byte_of(ir, end, i), left))
-                    : other;
-    }
-    const struct rf_expr *other = other_than(ir, end, 0);
-    if (end.bytes == 1) return rf_ir_repeat(ir, other, 0, -1);
     const struct rf_expr *begins = rf_ir_repeat(ir, begun, 0, -1);
-    const struct rf_expr *turned = rf_text_sequence(ir, begins, byte_of(ir, end, 0), left);
+    const struct rf_expr *turned = rf_text_sequence(ir, begins, only(ir, c[0]), left);
     return rf_text_sequence(ir, rf_ir_repeat(ir, rf_text_choice(ir, other, turned), 0, -1), begins);
 }

@@ -36,7 +36,7 @@ enum rf_pattern_form {
 const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern,
                                       enum rf_pattern_form form, const char *pointer);
 
-/* Any text without `end`, whose first byte, of ASCII, is in it only once. */
+/* Any text without `end`, whose first character is in it only once. */
 const struct rf_expr *rf_text_without(struct rf_ir *ir, struct rf_str end);
 /* A character that `end` does not begin with. */
 const struct rf_expr *rf_text_character_without(struct rf_ir *ir, struct rf_str end);

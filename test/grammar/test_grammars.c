@@ -181,6 +181,9 @@ static const struct accepting choices[] = {
      {"(</p>", "(a <b> </b></p>", "(<</</p</ </p>", "(<</p>", "(</</p>", "(</p</p>",
       "(\xc3\xa9</p>"},
      {"(</p></p>", "(a", "(a</p", "(</p>x</p>", "</p>"}},
+    {"[[{\"without\":\"</｜p\"},{\"text\":\"</｜p\"}]]",
+     {"</｜p", "</｜</｜p", "</｝</｜p", "ï</｜p"},
+     {"</｜pa</｜p", "</｜"}},
     {"[[{\"without\":\";\"}]]", {"", "a b"}, {";", "a;b"}},
     {"[[{\"text\":\"a\"},{\"optional\":[{\"text\":\"b\"},{\"optional\":[{\"text\":\"c\"}]}]}]]",
      {"a", "ab", "abc"},
@@ -193,7 +196,7 @@ static const struct accepting choices[] = {
     "\"maxLength\":2}}}"
 #define PLAIN(name)                                                         \
     "[[{\"schema\":" PROPERTIES ",\"property\":\"" name "\",\"until\":\"</" \
-                                                        "p>\"},{\"text\":\"!\"}]]"
+    "p>\"},{\"text\":\"!\"}]]"
     {PLAIN("s"), {"!", "\"a\"!", "a\n!", "</p!"}, {"</p>!", "a"}},
     {PLAIN("e"), {"x y!", "7!", "null!"}, {"\"x y\"!", "x!"}},
     {PLAIN("u"), {"null!", "ab!", "!"}, {"abc!", "<!"}},
@@ -323,8 +326,8 @@ static const struct refused bad_choices[] = {
     {"[[{}]]", "a part of a choice", RF_ERR_FORMAT},
     {"[[{\"pattern\":\"(a\"}]]", "byte 2 of the pattern", RF_ERR_FORMAT},
     {"[[{\"pattern\":\"a(?=b)\"}]]", "the regular expression", RF_ERR_UNSUPPORTED},
-    {"[[{\"without\":\"\"}]]", "repeats its first", RF_ERR_UNSUPPORTED},
-    {"[[{\"without\":\"aba\"}]]", "repeats its first", RF_ERR_UNSUPPORTED},
+    {"[[{\"without\":\"\"}]]", "end of a text", RF_ERR_UNSUPPORTED},
+    {"[[{\"without\":\"aba\"}]]", "end of a text", RF_ERR_UNSUPPORTED},
     {"[[{\"schema\":{},\"property\":\"k\"}]]", "no property k", RF_ERR_FORMAT},
     {"[[{\"text\":1}]]", "a part of a choice", RF_ERR_FORMAT},
     {"[[{\"text\":\"a\"}],[{\"schema\":{\"enum\":[]}}]]", "no JSON meets the schema",

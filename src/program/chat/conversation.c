@@ -93,8 +93,8 @@ void conversation_note(struct conversation *conversation, const char *key, const
 
 void conversation_find_calls(struct conversation *conversation, const riffle_model *model)
 {
-    enum tool_form form = conversation->tools ? rf_tools_form(model) : TOOLS_NONE;
-    if (form == TOOLS_NONE) return;
+    const struct tool_form *form = conversation->tools ? rf_tools_manner(model).form : NULL;
+    if (!form) return;
     json_t *last = conversation_at(conversation, conversation_count(conversation) - 1),
            *content = json_object_get(last, "content"), *calls = or_no_memory(json_array());
     struct rf_bytes text = {0};

@@ -17,7 +17,7 @@ struct answerer {
     const char *name;
     int32_t n_ctx;                   /* tokens of the context */
     const riffle_sampling *sampling; /* values that a request leaves open; its seed is not used */
-    enum tool_form tool_form;
+    struct tool_manner tools;
     const struct thought_form *thoughts;
     int has_effort; /* the chat template reads reasoning_effort */
 };
@@ -41,7 +41,7 @@ struct question {
     riffle_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
     json_t *tools; /* NULL: none may be called */
-    enum tool_form tool_form;
+    const struct tool_form *tool_form;
     char *opening;          /* beginning of a call, which the prompt ends with; or NULL */
     int32_t most_calls;     /* 0: any number */
     int echoes;             /* the prompt comes before the answer */

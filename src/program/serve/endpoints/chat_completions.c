@@ -57,7 +57,10 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
         conversation_make(member_get(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
     int code = tell_template(body, of, conversation, refusal);
-    if (!code) code = prompt_add_chat(question->prompts, of->model, conversation, refusal);
+    json_t *adapted = code ? NULL : rf_tools_adapt(&of->tools, conversation);
+    if (!code && !adapted) code = refuse_memory(refusal);
+    if (!code) code = prompt_add_chat(question->prompts, of->model, adapted, refusal);
+    json_decref(adapted);
     json_decref(conversation);
     if (!code && opening && *opening)
         code = prompt_add_text(question->prompts, of->model, opening, strlen(opening),

@@ -1,0 +1,168 @@
+/* Makes a conversation into one that a template shows as a whole: what the template has no place
+ * for becomes text, in the form that the model writes. Nothing is changed that it shows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "answers/tool_forms.h"
+#include "answers/tools.h"
+#include "base/json.h"
+
+static const char before_tools[] =
+    "You can call functions. Each line describes one of them in JSON:\n",
+                  before_form[] = "To call a function, write its name and its arguments like this, "
+                                  "and nothing behind it:\n",
+                  result_open[] = "<tool_response>\n", result_close[] = "\n</tool_response>";
+
+/* The texts with `between` between them, unless one is empty or missing. For json_decref(). */
+static json_t *join(const json_t *first, const char *between, const json_t *second)
+{
+    size_t n = json_string_length(first), m = json_string_length(second),
+           gap = n && m ? strlen(between) : 0;
+    char *text = malloc(n + gap + m + 1);
+    if (!text) return NULL;
+    if (n) memcpy(text, json_string_value(first), n);
+    memcpy(text + n, between, gap);
+    if (m) memcpy(text + n + gap, json_string_value(second), m);
+    json_t *joined = json_stringn(text, n + gap + m);
+    free(text);
+    return joined;
+}
+
+/* Adds to a text, which it takes, another one, which it takes too; NULL counts as a failure. */
+static json_t *joined_with(json_t *first, const char *between, json_t *second)
+{
+    json_t *joined = first && second ? join(first, between, second) : NULL;
+    json_decref(first);
+    json_decref(second);
+    return joined;
+}
+
+/* Takes a text for free(). */
+static json_t *string_of(char *text)
+{
+    json_t *string = text ? json_string(text) : NULL;
+    free(text);
+    return string;
+}
+
+/* The tools and the form of calls, in words. */
+static json_t *describe_tools(const struct tool_form *form, const json_t *tools)
+{
+    json_t *example = json_pack("[{s:{s:s, s:{s:s}}}]", "function", "name", "NAME", "arguments",
+                                "KEY", "VALUE"),
+           *text = json_string(before_tools);
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        text = joined_with(text, i ? "\n" : "",
+                           string_of(rf_json_dump(json_array_get(tools, i), 1, NULL)));
+    text = joined_with(text, "\n\n", json_string(before_form));
+    text = joined_with(text, "", string_of(rf_tools_write(form, example)));
+    json_decref(example);
+    return text;
+}
+
+static int has_role(const json_t *message, const char *role)
+{
+    const char *is = rf_json_c_string(json_object_get(message, "role"));
+    return is && strcmp(is, role) == 0;
+}
+
+/* Puts the text of the tools, which it takes, into the system's message, or before the user's first
+ * one. Without such a message the template says what is missing. */
+static int add_description(const struct tool_manner *manner, json_t *messages, json_t *text)
+{
+    const char *role = manner->has_system ? "system" : "user";
+    json_t *first = NULL;
+    for (size_t i = 0; i < json_array_size(messages) && !first; i++)
+        if (has_role(json_array_get(messages, i), role)) first = json_array_get(messages, i);
+    json_t *content = json_object_get(first, "content"), *joined = NULL;
+    int code = text ? 0 : -1;
+    if (!code && !first && manner->has_system)
+        return json_array_insert_new(messages, 0,
+                                     json_pack("{s:s, s:o}", "role", "system", "content", text));
+    if (!code && first)
+        joined = manner->has_system ? join(content, "\n\n", text) : join(text, "\n\n", content);
+    if (!code && first) code = joined ? json_object_set_new(first, "content", joined) : -1;
+    json_decref(text);
+    return code;
+}
+
+/* A message with calls, as the template takes it. */
+static int adapt_calls(const struct tool_manner *manner, json_t *message)
+{
+    json_t *calls = json_object_get(message, "tool_calls"),
+           *content = json_object_get(message, "content");
+    if (!manner->shows_calls) {
+        json_t *written = string_of(rf_tools_write(manner->form, calls));
+        json_t *joined = written ? join(content, "\n", written) : NULL;
+        json_decref(written);
+        json_object_del(message, "tool_calls");
+        return joined ? json_object_set_new(message, "content", joined) : -1;
+    }
+    if (manner->null_content && json_is_string(content) && !json_string_length(content))
+        json_object_set_new(message, "content", json_null());
+    for (size_t i = 0; manner->text_arguments && i < json_array_size(calls); i++) {
+        json_t *function = json_object_get(json_array_get(calls, i), "function"),
+               *arguments = json_object_get(function, "arguments");
+        char *text = rf_json_is_map(arguments) ? rf_json_dump(arguments, 1, NULL) : NULL;
+        if (text) json_object_set_new(function, "arguments", json_string(text));
+        free(text);
+    }
+    return 0;
+}
+
+/* A result as a user's message; results behind each other become one. */
+static int adapt_result(json_t *messages, json_t *message)
+{
+    json_t *last = json_array_get(messages, json_array_size(messages) - 1),
+           *content = json_object_get(message, "content");
+    json_t *text = joined_with(json_string(result_open), "", json_incref(content));
+    text = joined_with(text, "", json_string(result_close));
+    if (!text) return -1;
+    if (json_is_true(json_object_get(last, "is_result"))) {
+        text = joined_with(json_incref(json_object_get(last, "content")), "\n", text);
+        return text ? json_object_set_new(last, "content", text) : -1;
+    }
+    return json_array_append_new(
+        messages, json_pack("{s:s, s:o, s:b}", "role", "user", "content", text, "is_result", 1));
+}
+
+static json_t *adapt_messages(const struct tool_manner *manner, const json_t *given)
+{
+    json_t *messages = json_array();
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        json_t *message = json_deep_copy(json_array_get(given, i));
+        int code = message ? 0 : -1;
+        int is_result = has_role(message, "tool") || has_role(message, "function");
+        if (!code && json_array_size(json_object_get(message, "tool_calls")))
+            code = adapt_calls(manner, message);
+        if (!code && is_result && !manner->has_tool_role)
+            code = adapt_result(messages, message);
+        else if (!code)
+            code = json_array_append(messages, message);
+        json_decref(message);
+        if (!code) continue;
+        json_decref(messages);
+        return NULL;
+    }
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        json_object_del(json_array_get(messages, i), "is_result");
+    return messages;
+}
+
+json_t *rf_tools_adapt(const struct tool_manner *manner, json_t *conversation)
+{
+    json_t *tools = json_object_get(conversation, "tools");
+    if (!manner->form) return json_incref(conversation);
+    json_t *messages = adapt_messages(manner, json_object_get(conversation, "messages"));
+    json_t *adapted = messages ? json_copy(conversation) : NULL;
+    int code = adapted ? 0 : -1;
+    if (!code && json_array_size(tools) && !manner->shows_tools) {
+        code = add_description(manner, messages, describe_tools(manner->form, tools));
+        json_object_del(adapted, "tools");
+    }
+    if (!code) code = json_object_set(adapted, "messages", messages);
+    json_decref(messages);
+    if (!code) return adapted;
+    json_decref(adapted);
+    return NULL;
+}
