@@ -149,10 +149,22 @@ static json_t *adapt_messages(const struct tool_manner *manner, const json_t *gi
     return messages;
 }
 
+int rf_tools_are_used(const json_t *conversation)
+{
+    const json_t *messages = json_object_get(conversation, "messages");
+    if (json_array_size(json_object_get(conversation, "tools"))) return 1;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i);
+        if (json_array_size(json_object_get(message, "tool_calls"))) return 1;
+        if (has_role(message, "tool") || has_role(message, "function")) return 1;
+    }
+    return 0;
+}
+
 json_t *rf_tools_adapt(const struct tool_manner *manner, json_t *conversation)
 {
     json_t *tools = json_object_get(conversation, "tools");
-    if (!manner->form) return json_incref(conversation);
+    if (!manner->form || !rf_tools_are_used(conversation)) return json_incref(conversation);
     json_t *messages = adapt_messages(manner, json_object_get(conversation, "messages"));
     json_t *adapted = messages ? json_copy(conversation) : NULL;
     int code = adapted ? 0 : -1;

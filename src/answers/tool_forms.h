@@ -35,8 +35,9 @@ struct tool_form {
     const char *quote; /* literals: both marks of a string; NULL: those of JSON */
     /* Objects. name_key NULL: {name: arguments}. */
     const char *name_key, *arguments_key;
-    int is_list;      /* an array, also for one call */
-    const char *hint; /* a text that only templates with this form write, which write no calls */
+    int is_list; /* an array, also for one call */
+    const char
+        *hints[2]; /* a text that only templates with this form write, which write no calls */
 };
 
 /* In the order in which they are tried on what a template writes. */

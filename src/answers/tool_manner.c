@@ -149,7 +149,8 @@ static const struct tool_form *form_of(const char *text)
 static const struct tool_form *form_by_words(const riffle_model *model, const char *text)
 {
     for (size_t i = 0; i < n_tool_forms; i++)
-        if (tool_forms[i].hint && strstr(text, tool_forms[i].hint)) return &tool_forms[i];
+        for (int h = 0; h < 2 && tool_forms[i].hints[h]; h++)
+            if (strstr(text, tool_forms[i].hints[h])) return &tool_forms[i];
     for (size_t i = 0; i < n_tool_forms; i++) {
         const char *open = tool_forms[i].tags[0].open;
         size_t n = strlen(open);

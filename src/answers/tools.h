@@ -26,7 +26,9 @@ struct tool_manner {
  * words or the vocabulary tell; else Hermes's, which most models know. */
 struct tool_manner rf_tools_manner(const riffle_model *model);
 
-/* The conversation, {"messages", "tools"}, as the template shows all of it: calls, tools and
+/* 1 if a conversation, {"messages", "tools"}, has tools, calls or results of them. */
+int rf_tools_are_used(const json_t *conversation);
+/* The conversation as the template shows all of it: calls, tools and
  * results that it has no place for become text. For json_decref(); NULL: out of memory. */
 json_t *rf_tools_adapt(const struct tool_manner *manner, json_t *conversation);
 
