@@ -623,6 +623,10 @@ class Templates(Case):
         schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
         answer = server.post(CHAT, dict(HI, max_tokens=100, response_format=schema))["choices"][0]["message"]
         self.assertEqual(set(json.loads(answer["content"])), {"name", "age"})
+        # A limit ends the thought: the prompt is longer than one that opens a thought.
+        def prompt(**more):
+            return server.post(CHAT, dict(HI, max_tokens=100, **more))["usage"]["prompt_tokens"]
+        self.assertGreater(prompt(response_format=schema), prompt())
         for more in ({"reasoning_effort": "high"}, {"chat_template_kwargs": {"effort": "high"}}):
             self.assertGreater(server.post(CHAT, dict(HI, **more))["usage"]["prompt_tokens"],
                                server.post(CHAT, HI)["usage"]["prompt_tokens"])

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answers/thoughts.h"
 #include "answers/tool_forms.h"
 #include "answers/tools.h"
 #include "platform/memory.h"
@@ -265,6 +266,51 @@ static void check_cut(const struct example *example, const json_t *tools, size_t
     rf_tool_reader_free(&reader);
 }
 
+struct divided {
+    struct tool_reader reader;
+    struct rf_bytes text, thought;
+    json_t *calls;
+    struct rf_error error;
+};
+
+static void on_part(void *user, enum thought_part part, const char *text, size_t n)
+{
+    struct divided *d = user;
+    if (part == PART_REPLY)
+        CHECK_INT(rf_tool_reader_push(&d->reader, text, n, 0, &d->text, d->calls, &d->error), 0);
+    if (part == PART_THOUGHT)
+        CHECK_INT(rf_bytes_append(&rf_system_allocator, &d->thought, text, n, &d->error), 0);
+}
+
+/* gpt-oss thinks and calls in channels of one answer. */
+static void check_channels(const json_t *tools)
+{
+    static const char answer[] =
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary"
+        "<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+        "<|constrain|>json<|message|>{\"a\":1}<|call|>";
+    for (size_t cut = 0; cut <= strlen(answer); cut++) {
+        struct divided d = {.calls = json_array()};
+        struct thoughts thoughts;
+        rf_tool_reader_begin(&d.reader, rf_tool_form_find("harmony"), tools);
+        d.reader.seed = SEED;
+        rf_thoughts_begin(&thoughts, rf_thought_form_find("<|channel|>analysis<|message|>"), "", 0,
+                          on_part, &d);
+        CHECK_INT(rf_thoughts_push(&thoughts, answer, cut, &d.error), 0);
+        CHECK_INT(rf_thoughts_push(&thoughts, answer + cut, strlen(answer) - cut, &d.error), 0);
+        rf_thoughts_end(&thoughts);
+        CHECK_INT(rf_tool_reader_push(&d.reader, NULL, 0, 1, &d.text, d.calls, &d.error), 0);
+        CHECK(d.thought.count == 3 && memcmp(d.thought.data, "Hm.", 3) == 0);
+        CHECK(d.text.count == 7 && memcmp(d.text.data, "I look.", 7) == 0);
+        check_calls(d.calls, "f{\"a\":1}");
+        json_decref(d.calls);
+        rf_thoughts_free(&thoughts);
+        rf_tool_reader_free(&d.reader);
+        rf_bytes_free(&rf_system_allocator, &d.text);
+        rf_bytes_free(&rf_system_allocator, &d.thought);
+    }
+}
+
 /* Only the first call is taken. */
 static void check_most(const json_t *tools)
 {
@@ -320,6 +366,7 @@ int main(void)
                 check_cut(&examples[e], tools, first, second);
     }
     check_most(tools);
+    check_channels(tools);
     check_forced("hermes", "<tool_call>\n",
                  "[[{\"text\":\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \"},"
                  "{\"schema\":{\"type\":\"object\"}},{\"text\":\"}\"}],"

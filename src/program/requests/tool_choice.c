@@ -85,7 +85,8 @@ static int offer_tools(const json_t *body, const struct answerer *of, int is_cha
     int is_parallel = 1;
     if (!is_chat || !of->tools.form)
         return refuse(refusal, 400, "unsupported_parameter",
-                      is_chat ? "the model's chat template has no form of calls that is known" : "tools are for chats");
+                      is_chat ? "the model's chat template has no form of calls that is known"
+                              : "tools are for chats");
     if (member_flag(body, "parallel_tool_calls", &is_parallel, refusal)) return -1;
     question->tools = json_incref(wish->tools);
     question->tool_form = of->tools.form;

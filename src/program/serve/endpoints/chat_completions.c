@@ -47,7 +47,6 @@ static int tell_template(const json_t *body, const struct answerer *of, json_t *
 static int chat_take_messages(const json_t *body, const struct answerer *of,
                               struct question *question, struct refusal *refusal)
 {
-    const char *opening = question->opening;
     size_t n = json_array_size(member_get(body, "messages"));
     if (of->n_ctx && n > (size_t)of->n_ctx)
         return refuse(refusal, 400, "context_length_exceeded",
@@ -62,10 +61,19 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
     if (!code) code = prompt_add_chat(question->prompts, of->model, adapted, refusal);
     json_decref(adapted);
     json_decref(conversation);
-    if (!code && opening && *opening)
-        code = prompt_add_text(question->prompts, of->model, opening, strlen(opening),
-                               RIFFLE_TOKENIZE_SPECIAL, refusal);
     return code;
+}
+
+/* A limited answer has no thoughts, so those that the prompt has opened end there; then comes the
+ * beginning of a call. */
+static int chat_limit(const struct answerer *of, struct question *question, struct refusal *refusal)
+{
+    const char *opening = question->opening;
+    if (!question->schema) return 0;
+    if (prompt_end_thoughts(question->prompts, of->model, of->thoughts, refusal)) return -1;
+    return opening && *opening ? prompt_add_text(question->prompts, of->model, opening,
+                                                 strlen(opening), RIFFLE_TOKENIZE_SPECIAL, refusal)
+                               : 0;
 }
 
 static int chat_take(const json_t *body, const struct answerer *of, struct question *question,
@@ -78,6 +86,7 @@ static int chat_take(const json_t *body, const struct answerer *of, struct quest
     if (tool_choice_take(body, of, 1, question, refusal)) return -1;
     if (chat_take_messages(body, of, question, refusal)) return -1;
     if (limits_take(body, question, refusal)) return -1;
+    if (chat_limit(of, question, refusal)) return -1;
     question->has_thoughts = !question->schema;
     return 0;
 }
