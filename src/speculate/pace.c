@@ -248,13 +248,13 @@ static double best_rate(const struct rf_pace *pace, int32_t judge, int32_t but)
  * see rf_tuning.pace.stake_grows. Only the target's rounds for a text alone are limited. */
 static double most_stake(const struct rf_pace *pace, int32_t judge)
 {
-    if (judge != pace->n_levels - 1 || pace->company.tokens || !pace->has_request) return HUGE_VAL;
+    if (judge != pace->n_levels - 1 || !pace->has_request) return HUGE_VAL;
     double tokens = rf_tuning.pace.stake_horizon * ((double)pace->yielded + pace->horizon),
            won = pace->judges[judge].saved_seconds + pace->reading;
     if (tokens < rf_tuning.pace.stake_least) tokens = rf_tuning.pace.stake_least;
     if (tokens > rf_tuning.pace.stake_most) tokens = rf_tuning.pace.stake_most;
     tokens += rf_tuning.pace.stake_grows * pace->yielded;
-    return tokens * rf_pace_cost(pace, judge, 1) +
+    return tokens * round_cost(pace, judge, 1) / (1.0 + others_of(pace, judge)) +
            (won > 0.0 ? rf_tuning.pace.stake_won * won : won);
 }
 
