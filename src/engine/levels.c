@@ -296,6 +296,13 @@ struct rf_successors *rf_levels_dictionary(const struct levels *levels)
     return NULL;
 }
 
+struct rf_head_level *rf_levels_head_level(const struct levels *levels)
+{
+    for (int32_t l = 0; l < levels->n_levels; l++)
+        if (levels->parts[l].head) return levels->parts[l].head;
+    return NULL;
+}
+
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler)
 {
     for (int32_t l = 0; l < levels->n_levels; l++)

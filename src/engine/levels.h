@@ -47,6 +47,8 @@ const struct rf_head *rf_levels_head(const struct rf_engine *engine, const struc
 void rf_levels_copy(struct levels *to, const struct levels *from);
 /* The dictionary of a drafter, which the text does not tell; NULL where no level has one. */
 struct rf_successors *rf_levels_dictionary(const struct levels *levels);
+/* The level that is a draft head; NULL: there is none. */
+struct rf_head_level *rf_levels_head_level(const struct levels *levels);
 /* Gives all levels the settings of the target's sampler. */
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler);
 /* Loads the costs measured before with this model, tier and number of threads. */

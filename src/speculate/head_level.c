@@ -109,6 +109,67 @@ void rf_head_level_copy(struct rf_head_level *to, const struct rf_head_level *fr
     to->start = to->rows_end = 0;
 }
 
+/* ---- saved features ---- */
+
+/* Before the features, `n` of positions that end at `end`, position by position. */
+struct saved_features {
+    int32_t end, n;
+    uint64_t width;
+};
+
+static struct saved_features saved_of(const struct rf_head_level *level, int32_t n)
+{
+    int32_t end = least(level->end, n), known = end > level->first ? end - level->first : 0;
+    return (struct saved_features){end, least(known, rf_tuning.chain.window), level->width};
+}
+
+uint64_t rf_head_level_bytes(const struct rf_head_level *level, int32_t n)
+{
+    const struct saved_features saved = saved_of(level, n);
+    return sizeof saved + (uint64_t)saved.n * saved.width * sizeof(float);
+}
+
+void rf_head_level_save(const struct rf_head_level *level, int32_t n, void *out)
+{
+    const struct saved_features saved = saved_of(level, n);
+    size_t bytes = level->width * sizeof(float);
+    unsigned char *to = out;
+    memcpy(to, &saved, sizeof saved);
+    to += sizeof saved;
+    for (int32_t p = saved.end - saved.n; p < saved.end; p++, to += bytes)
+        memcpy(to, feature_at(level, p), bytes);
+}
+
+int rf_head_level_check(const void *data, size_t bytes, int32_t n)
+{
+    struct saved_features saved;
+    if (bytes < sizeof saved) return bytes == 0;
+    memcpy(&saved, data, sizeof saved);
+    size_t values = (bytes - sizeof saved) / sizeof(float);
+    if (saved.n < 0 || saved.n > N_FEATURES || saved.end < saved.n || saved.end > n) return 0;
+    if (saved.n == 0) return bytes == sizeof saved;
+    return (bytes - sizeof saved) % sizeof(float) == 0 && values % (size_t)saved.n == 0 &&
+           values / (size_t)saved.n == saved.width;
+}
+
+void rf_head_level_load(struct rf_head_level *level, const void *data, size_t bytes)
+{
+    struct saved_features saved = {0, 0, 0};
+    if (bytes) memcpy(&saved, data, sizeof saved);
+    int is_ours = saved.width == level->width;
+    const unsigned char *from = (const unsigned char *)data + sizeof saved;
+    level->first = is_ours ? saved.end - saved.n : 0;
+    level->end = is_ours ? saved.end : 0;
+    level->start = level->rows_end = 0;
+    for (int32_t p = level->first; p < level->end; p++, from += level->width * sizeof(float))
+        memcpy(feature_at(level, p), from, level->width * sizeof(float));
+}
+
+const struct rf_head *rf_head_level_head(const struct rf_head_level *level)
+{
+    return level->passes->head;
+}
+
 /* ---- life ---- */
 
 void rf_head_passes_free(struct rf_head_passes *passes)

@@ -40,6 +40,17 @@ int rf_head_level_new(struct rf_head_level **level, struct rf_head_passes *passe
 void rf_head_level_free(struct rf_head_level *level);
 /* Takes over the features of a level that had the same text. */
 void rf_head_level_copy(struct rf_head_level *to, const struct rf_head_level *from);
+/* The features as bytes, for a session's file: those of the last positions that a head reads of a
+ * text's first n tokens. */
+uint64_t rf_head_level_bytes(const struct rf_head_level *level, int32_t n);
+void rf_head_level_save(const struct rf_head_level *level, int32_t n, void *out);
+/* 1 if these are bytes that were saved for a text of n tokens, of any head; the numbers themselves
+ * may be any. */
+int rf_head_level_check(const void *data, size_t bytes, int32_t n);
+/* Takes over what was checked, from a head of the same weights. Features of another width are
+ * none. */
+void rf_head_level_load(struct rf_head_level *level, const void *data, size_t bytes);
+const struct rf_head *rf_head_level_head(const struct rf_head_level *level);
 /* The greatest number of positions that a row of the head reads. */
 int32_t rf_head_level_window(const struct rf_head_level *level);
 
