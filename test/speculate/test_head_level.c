@@ -320,6 +320,48 @@ static void texts_together_draft_as_alone(struct bench *bench, const int32_t *te
     seed = again;
 }
 
+/* A pass that fails is made for each text alone, so one call that fails is nobody's failure; and
+ * after a failure that lasts, all go on as if it had not been. For the plain backend. */
+static void failures_are_nobody_elses(struct bench *bench, const int32_t *text)
+{
+    struct bench texts[TEXTS];
+    struct rf_next next[TEXTS], *asked[TEXTS];
+    struct rf_choice line[TEXTS];
+    const uint32_t before = seed;
+    open_texts(texts, bench, text);
+    for (int i = 0; i < TEXTS; i++) {
+        struct rf_choice runners_up[RF_RUNNERS_UP];
+        int32_t n = rf_sequence_n_committed(texts[i].sequence);
+        line[i] = next_of(&texts[i], NULL, runners_up);
+        rf_sequence_place(texts[i].sequence, &line[i].token, 1);
+        line[i] = next_of(&texts[i], NULL, runners_up);
+        rf_sequence_rewind(texts[i].sequence, n);
+    }
+    for (int32_t call = 1, n_failed = 1; n_failed; call++) {
+        for (int step = 0; step < 2; step++) {
+            for (int i = 0; i < TEXTS; i++) {
+                next[i] = next_question(&texts[i], NULL);
+                asked[i] = &next[i];
+            }
+            if (step) plain_fail_at(call, RF_ERR_SYSTEM);
+            rf_head_level_ops.next(asked, TEXTS);
+            n_failed = plain_has_failed();
+            plain_fail_at(0, 0);
+            for (int i = 0; i < TEXTS && !step; i++)
+                rf_sequence_place(texts[i].sequence, &next[i].choice.token, 1);
+        }
+        for (int i = 0, failed = 0; i < TEXTS; i++) {
+            failed += next[i].code != 0;
+            CHECK(failed <= 1);
+            CHECK(next[i].code == 0 || next[i].code == RF_ERR_SYSTEM);
+            if (!next[i].code) CHECK_INT(next[i].choice.token, line[i].token);
+            rf_sequence_rewind(texts[i].sequence, rf_sequence_n_committed(texts[i].sequence));
+        }
+    }
+    for (int i = 0; i < TEXTS; i++) close_text(&texts[i]);
+    seed = before;
+}
+
 /* ---- long texts ---- */
 
 /* A level reads the end of a text that is longer than it holds; the window moves as it grows. */
@@ -391,6 +433,7 @@ static void check_head(const struct device *device, const struct rf_source *targ
             histories_leave_no_trace(&bench, text);
             copies_draft_the_same(&bench, text);
             texts_together_draft_as_alone(&bench, text);
+            if (device->kind == &plain_backend_kind) failures_are_nobody_elses(&bench, text);
             long_texts_are_read_in_part(&bench, text);
             masks_are_kept(&bench, text);
             draws_are_the_samplers(&bench, text);
