@@ -337,18 +337,6 @@ static int32_t settle_round(struct rf_cascade *cascade, int32_t judge, struct rf
 static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
                          struct rf_error *error);
 
-/* The drafter's logits were not numbers, which is nothing that the answer depends on: it is not
- * asked again. Other failures stay. */
-static int drop_damaged(struct rf_cascade *cascade, struct rf_round *round, int code)
-{
-    if (code != RF_ERR_FORMAT) return code;
-    cascade->is_damaged[round->offer.drafter] = 1;
-    rf_sequence_rewind(cascade->sequence, round->offer.at);
-    round->offer.drafter = -1;
-    round->offer.made = 0;
-    return 0;
-}
-
 /* Has a round's drafter write what is left of its draft, by rounds of its own where it judges. */
 static int draft_alone(struct rf_cascade *cascade, struct rf_drafting *drafting,
                        struct rf_error *error)
@@ -391,7 +379,8 @@ static int pose_question(struct rf_cascade *cascade, int32_t judge, struct rf_ro
     struct rf_offer *offer = &round->offer;
     int code = 0;
     if (round->drafting.is_open)
-        code = drop_damaged(cascade, round, draft_alone(cascade, &round->drafting, error));
+        code =
+            rf_drafting_drop_damaged(cascade, round, draft_alone(cascade, &round->drafting, error));
     round->drafting.is_open = 0;
     if (!code && offer->drafter >= 0) {
         rf_drafting_end(cascade, &round->drafting);
@@ -483,81 +472,7 @@ int rf_cascade_pose(struct rf_cascade *cascade, struct rf_round *round, struct r
     return code;
 }
 
-/* ---- drafting together ---- */
-
-/* A round that fails leaves nothing ahead. */
-static int end_failed(struct rf_cascade *cascade, int code)
-{
-    if (code < 0) rf_cascade_drop(cascade);
-    return code;
-}
-
-int rf_cascade_joins(const struct rf_cascade *cascade, const struct rf_round *round)
-{
-    return round->placed < 0 && round->drafting.is_open &&
-           cascade->levels[round->drafting.level].ops->next != NULL;
-}
-
-int rf_cascade_drafts_on(struct rf_cascade *cascade, struct rf_round *round, struct rf_error *error)
-{
-    struct rf_drafting *drafting = &round->drafting;
-    int32_t target = cascade->n_levels - 1;
-    int goes_on = !cascade->pace.company.is_full;
-    if (goes_on && !drafting->made)
-        goes_on = rf_offer_keeps_drafter(cascade, target, round->max - 1, &round->offer);
-    if (goes_on) goes_on = rf_drafting_goes_on(cascade, drafting, error);
-    if (goes_on > 0) return 1;
-    drafting->is_open = 0;
-    if (!drafting->made) round->offer.drafter = -1;
-    return end_failed(cascade, goes_on);
-}
-
-int rf_cascade_ask_next(struct rf_cascade *cascade, struct rf_round *round, struct rf_next *next,
-                        struct rf_error *error)
-{
-    return end_failed(cascade, rf_drafting_ask(cascade, &round->drafting, next, error));
-}
-
-double rf_cascade_answer_next(const struct rf_cascade *cascade, const struct rf_round *round,
-                              struct rf_next *const *asked, int32_t n)
-{
-    double start = cascade->now();
-    cascade->levels[round->drafting.level].ops->next(asked, n);
-    return cascade->now() - start;
-}
-
-int rf_cascade_take_next(struct rf_cascade *cascade, struct rf_round *round,
-                         const struct rf_next *next, const struct rf_next_cost *cost,
-                         struct rf_error *error)
-{
-    struct rf_drafting *drafting = &round->drafting;
-    int32_t n = rf_drafting_take(cascade, drafting, next, cost, error);
-    if (n > 0) drafting->made += n;
-    if (n <= 0) drafting->is_open = 0;
-    return end_failed(cascade, drop_damaged(cascade, round, n < 0 ? n : 0));
-}
-
-/* The offer is not made yet, and a level has drafted for it. */
-static int is_being_drafted(const struct rf_round *round)
-{
-    return !round->is_posed && (round->drafting.is_open || round->drafting.made);
-}
-
-int32_t rf_cascade_draft_rows(const struct rf_cascade *cascade, const struct rf_round *round)
-{
-    if (round->placed >= 0) return 0;
-    return is_being_drafted(round) ? rf_ahead_end(cascade) - round->drafting.first
-                                   : round->offer.draft.n;
-}
-
-double rf_cascade_expects(const struct rf_cascade *cascade, const struct rf_round *round)
-{
-    const struct rf_drafting *drafting = &round->drafting;
-    if (round->placed >= 0) return 0.0;
-    return 1.0 + (is_being_drafted(round) ? drafting->expected
-                                          : rf_pace_expects(&cascade->pace, cascade->n_levels - 1,
-                                                            &round->offer.draft));
-}
+/* ---- the second half ---- */
 
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error)

@@ -138,3 +138,13 @@ int32_t rf_drafting_some(struct rf_cascade *cascade, struct rf_drafting *draftin
                               drafter, NULL, error);
     return code ? code : draft.n;
 }
+
+int rf_drafting_drop_damaged(struct rf_cascade *cascade, struct rf_round *round, int code)
+{
+    if (code != RF_ERR_FORMAT) return code;
+    cascade->is_damaged[round->offer.drafter] = 1;
+    rf_sequence_rewind(cascade->sequence, round->offer.at);
+    round->offer.drafter = -1;
+    round->offer.made = 0;
+    return 0;
+}

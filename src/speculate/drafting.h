@@ -31,5 +31,9 @@ int32_t rf_drafting_next(struct rf_cascade *cascade, struct rf_drafting *draftin
 /* Places a few tokens ahead, at most `max`, from another level that judges nothing. */
 int32_t rf_drafting_some(struct rf_cascade *cascade, struct rf_drafting *drafting, int32_t max,
                          struct rf_error *error);
+/* Drafting for a round has failed with this code, or not (0). RF_ERR_FORMAT: the drafter's logits
+ * were not numbers, which is nothing that the answer depends on, so the round has no draft, and the
+ * drafter is not asked again. Other codes stay. */
+int rf_drafting_drop_damaged(struct rf_cascade *cascade, struct rf_round *round, int code);
 
 #endif

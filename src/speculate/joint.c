@@ -67,29 +67,29 @@ static void tell_company(const struct joint *joint, struct rf_batch_part *one, i
     rf_cascade_set_company(one->cascade, &company);
 }
 
-static void count_rows(struct rf_batch_part *part)
+static void count_part_rows(struct rf_batch_part *part)
 {
     part->rows = is_asking(part) ? part->own + draft_rows(part) : 0;
 }
 
-static void pose(const struct joint *joint, struct rf_batch_part *part)
+static void pose_part(const struct joint *joint, struct rf_batch_part *part)
 {
     int32_t drafting = part->steps ? part->answered / part->steps - 1 : 0;
     part->room = room_beside(joint, part);
     tell_company(joint, part, drafting);
     part->n = rf_cascade_pose(part->cascade, &part->round, &part->error);
-    count_rows(part);
+    count_part_rows(part);
 }
 
 /* Begins the round of a part as if all texts were drafted for together. */
-static void begin(const struct joint *joint, struct rf_batch_part *part)
+static void begin_part(const struct joint *joint, struct rf_batch_part *part)
 {
     part->room = room_beside(joint, part);
     tell_company(joint, part, joint->n - 1);
     part->n = rf_cascade_begin(part->cascade, part->max, &part->round, &part->error);
     part->is_begun = 1;
-    if (is_asking(part) && !is_open(part)) pose(joint, part);
-    count_rows(part);
+    if (is_asking(part) && !is_open(part)) pose_part(joint, part);
+    count_part_rows(part);
 }
 
 /* Finds the parts that draft on; returns how many. A token is dearer for fewer texts, so it is
@@ -140,7 +140,7 @@ static void draft_tokens(struct rf_batch_part **open, int32_t n)
         part->n = rf_cascade_take_next(part->cascade, &part->round, asked[i], &cost, &part->error);
         part->steps++;
         part->answered += cost.texts;
-        count_rows(part);
+        count_part_rows(part);
     }
 }
 
@@ -153,10 +153,10 @@ void rf_joint_begin(struct rf_batch_part *const *rounds, int32_t n, int32_t room
         rounds[i]->rows = rounds[i]->own;
         rounds[i]->room = 0;
     }
-    for (int32_t i = 0; i < n; i++) begin(&joint, rounds[i]);
+    for (int32_t i = 0; i < n; i++) begin_part(&joint, rounds[i]);
     for (int32_t k; (k = find_drafting(&joint, open)) > 0;) draft_tokens(open, k);
     for (int32_t i = 0; i < n; i++)
-        if (is_asking(rounds[i]) && !rounds[i]->round.is_posed) pose(&joint, rounds[i]);
+        if (is_asking(rounds[i]) && !rounds[i]->round.is_posed) pose_part(&joint, rounds[i]);
     for (int32_t i = 0; i < n; i++) {
         const struct rf_batch_part *part = rounds[i];
         if (is_asking(part))

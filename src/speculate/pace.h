@@ -87,8 +87,9 @@ struct rf_pace {
     int32_t n_levels; /* the target is the last */
     int32_t length;   /* tokens of the text */
     struct rf_pace_cost costs[RF_MAX_LEVELS];
-    int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
-    int joins[RF_MAX_LEVELS];         /* 1: its passes draft for several texts */
+    int has_passes[RF_MAX_LEVELS]; /* rf_level.has_passes */
+    int joins[RF_MAX_LEVELS]; /* 1: its passes draft for several texts, a token of each; they count
+                                 as passes over so many rows */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
     struct rf_pace_judge judges[RF_MAX_LEVELS];
     struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
