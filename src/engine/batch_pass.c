@@ -99,6 +99,15 @@ int32_t rf_parts_most_rows(const struct parts *parts, const struct rf_engine_bat
     return rows + parts->rows - parts->rounds;
 }
 
+/* 1 if no level has drafted for the rounds, and no draft has rows. */
+static int is_bare_pass(const struct parts *parts, const struct rf_batch_cost *cost)
+{
+    int has_drafted = 0;
+    for (int32_t i = 0; i < parts->n; i++)
+        has_drafted |= parts->list[i]->cascade && parts->list[i]->round.drafting.made;
+    return !has_drafted && cost->rows <= parts->rows;
+}
+
 /* Tokens that the rounds have yielded. */
 static int32_t yield_of(const struct parts *parts)
 {
@@ -116,7 +125,7 @@ void rf_parts_learn(const struct parts *parts, struct rf_engine_batch *batch,
     int32_t rows = parts->slices ? parts->rounds : cost->rows;
     if (!cost->rows || rows > RF_PACE_ROWS || parts->told) return;
     if (parts->rounds > 1 && !parts->slices)
-        rf_balance_pass(&batch->balance, parts->rounds, cost->rows <= parts->rows, yield_of(parts),
+        rf_balance_pass(&batch->balance, parts->rounds, is_bare_pass(parts, cost), yield_of(parts),
                         seconds);
     rf_tempo_pass(&batch->tempo, parts->rounds, beside, seconds_of_passes(parts, rows),
                   cost->seconds);

@@ -356,6 +356,12 @@ static int draft_alone(struct rf_cascade *cascade, struct rf_drafting *drafting,
     return goes_on < 0 ? goes_on : 0;
 }
 
+static void clear_round(struct rf_round *round)
+{
+    round->is_posed = 0;
+    round->drafting = (struct rf_drafting){.is_open = 0};
+}
+
 /* The beginning of a round at a judge that yields at most `max` tokens: drafts without passes, and
  * who drafts with passes. */
 static int begin_offer(struct rf_cascade *cascade, int32_t judge, int32_t max,
@@ -364,8 +370,6 @@ static int begin_offer(struct rf_cascade *cascade, int32_t judge, int32_t max,
     round->placed = -1;
     round->max = max;
     round->reading = cascade->reading;
-    round->is_posed = 0;
-    round->drafting = (struct rf_drafting){.is_open = 0};
     int code = rf_offer_begin(cascade, judge, max - 1, &round->offer, &round->tables, error);
     if (!code && round->offer.drafter >= 0)
         rf_drafting_begin(cascade, round->offer.drafter, judge, max - 1, &round->drafting);
@@ -402,6 +406,7 @@ static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
                          struct rf_error *error)
 {
     struct rf_round round;
+    clear_round(&round);
     int code = begin_offer(cascade, judge, max, &round, error);
     if (!code) code = pose_question(cascade, judge, &round, error);
     if (!code) code = ask_judge(cascade, judge, &round, error);
@@ -439,6 +444,7 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
     int32_t target = cascade->n_levels - 1, n = rf_sequence_n_committed(sequence);
     int32_t room = rf_sequence_room(sequence, n) + 1;
     const struct rf_level *level = &cascade->levels[target];
+    clear_round(round);
     if (n < 1 || max < 1)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "a session without tokens has nothing to go on from");

@@ -139,6 +139,7 @@ static int32_t serve_pass(struct serving *serving, int32_t room, int *is_bare)
     }
     CHECK(rows <= serving->n + room);
     *is_bare = rows == serving->n;
+    for (int32_t i = 0; i < serving->n; i++) *is_bare &= !parts[i]->round.drafting.made;
     double seconds = machine_run(&serving->machine, 1.0, rows);
     for (int32_t i = 0; i < serving->n; i++) {
         struct text *text = &serving->texts[i];
