@@ -8,7 +8,7 @@ struct joint {
     int has_slices;
 };
 
-/* The round is under way and has a question for the pass. */
+/* The round is under way and has a question for the pass, or will have. */
 static int is_asking(const struct rf_batch_part *part)
 {
     return part->n == 0 && part->round.placed < 0;
@@ -60,9 +60,10 @@ static void tell_company(const struct joint *joint, struct rf_batch_part *one, i
     for (int32_t i = 0; i < joint->n; i++) {
         const struct rf_batch_part *part = joint->rounds[i];
         if (part == one) continue;
-        company.tokens +=
-            part->is_begun && part->n == 0 ? rf_cascade_expects(part->cascade, &part->round) : 1.0;
-        if (part->is_begun && is_asking(part)) company.seconds += part->round.drafting.seconds;
+        if (!part->is_begun) company.tokens += 1.0;
+        if (!part->is_begun || !is_asking(part)) continue;
+        company.tokens += rf_cascade_expects(part->cascade, &part->round);
+        company.seconds += part->round.drafting.seconds;
     }
     rf_cascade_set_company(one->cascade, &company);
 }
@@ -72,11 +73,16 @@ static void count_part_rows(struct rf_batch_part *part)
     part->rows = is_asking(part) ? part->own + draft_rows(part) : 0;
 }
 
+/* Other texts that were drafted for together with a part, as a mean of the passes. */
+static int32_t drafted_beside(const struct rf_batch_part *part)
+{
+    return part->steps ? part->answered / part->steps - 1 : 0;
+}
+
 static void pose_part(const struct joint *joint, struct rf_batch_part *part)
 {
-    int32_t drafting = part->steps ? part->answered / part->steps - 1 : 0;
     part->room = room_beside(joint, part);
-    tell_company(joint, part, drafting);
+    tell_company(joint, part, drafted_beside(part));
     part->n = rf_cascade_pose(part->cascade, &part->round, &part->error);
     count_part_rows(part);
 }
@@ -115,7 +121,7 @@ static int32_t find_drafting(const struct joint *joint, struct rf_batch_part **o
     return n;
 }
 
-/* Has a token drafted for each of these parts, in one pass. */
+/* Has a token drafted for each of these parts, in one pass but where a text must be read first. */
 static void draft_tokens(struct rf_batch_part **open, int32_t n)
 {
     struct rf_next questions[RF_MAX_ROWS], *asked[RF_MAX_ROWS];
@@ -157,9 +163,6 @@ void rf_joint_begin(struct rf_batch_part *const *rounds, int32_t n, int32_t room
     for (int32_t k; (k = find_drafting(&joint, open)) > 0;) draft_tokens(open, k);
     for (int32_t i = 0; i < n; i++)
         if (is_asking(rounds[i]) && !rounds[i]->round.is_posed) pose_part(&joint, rounds[i]);
-    for (int32_t i = 0; i < n; i++) {
-        const struct rf_batch_part *part = rounds[i];
-        if (is_asking(part))
-            tell_company(&joint, rounds[i], part->steps ? part->answered / part->steps - 1 : 0);
-    }
+    for (int32_t i = 0; i < n; i++)
+        if (is_asking(rounds[i])) tell_company(&joint, rounds[i], drafted_beside(rounds[i]));
 }
