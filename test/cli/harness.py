@@ -43,7 +43,8 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="riffle-test-")
         self.addCleanup(shutil.rmtree, self.folder)
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RIFFLE_", "XDG_", "NO_COLOR", "LC_", "HWLOC_"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(
+            ("RIFFLE_", "XDG_", "NO_COLOR", "LC_", "HWLOC_", "HF_", "HUGGINGFACE_", "OLLAMA_", "LLAMA_CACHE", "MODELSCOPE_"))}
         self.env = dict(kept, HOME=self.folder, LANG="C")
 
     def path(self, name, content=None):

@@ -178,6 +178,8 @@ static int attempt(const struct download *wanted, struct part *part, struct rf_e
     const struct http_request request = {.url = wanted->url,
                                          .from = from,
                                          .validator = part->state.validator,
+                                         .token = wanted->token,
+                                         .refusal = wanted->refusal,
                                          .timeout_seconds = wanted->timeout_seconds,
                                          .begin = download_on_begin,
                                          .data = download_on_data,

@@ -6,17 +6,22 @@
 #include "models/known_models.h"
 
 struct model_entry {
-    char *name; /* a known model's short name; else the file's without .gguf, or the folder's */
-    char *file; /* name of the file in the folder */
+    char *name; /* a known model's short name; a hub's name; else the file's without .gguf, or the
+                   folder's */
+    char *file; /* name of the file in its folder */
     char *path;
     const struct known_model *known; /* NULL: not in scripts/models.tsv */
-    int is_folder;                   /* safetensors and their JSON files */
-    int64_t bytes;                   /* bytes on the disk; -1: not there, or only a part of it */
+    struct hub_name hub;             /* HUB_NONE: no hub is known to have it */
+    const char *place; /* the program that has the file, which is only read; "": Riffle */
+    int is_folder;     /* safetensors and their JSON files */
+    int64_t bytes;     /* bytes on the disk; -1: not there, or only a part of it */
 };
 
 struct model_list {
     char folder[LONGEST_PATH];
-    struct model_entry *items; /* the known ones in their order, then the others by name */
+    /* The known ones in their order, then the others in the folder by name, then those of other
+     * programs. */
+    struct model_entry *items;
     size_t count;
 };
 
@@ -25,8 +30,17 @@ struct model_list {
 int model_list_read(struct model_list *list);
 void model_list_free(struct model_list *list);
 
+/* For the files that fill the list. Adds an entry; a model of another program that is not complete
+ * is left out. `hub` may be NULL; `place` is a literal. */
+void model_list_add(struct model_list *list, const char *name, const char *file, const char *path,
+                    const char *place, const struct hub_name *hub);
+/* Bytes of a folder with config.json and safetensors; -1 where there is none. */
+int64_t model_folder_bytes(const char *path);
+
 /* The entry that is called `name`: its name, its file, its file without .gguf, or an unambiguous
- * beginning of one of these. NULL: none or several; `candidates` then lists the several. */
+ * beginning of one of these; or what a hub's name means, without a type the best one that is there.
+ * Riffle's own models come before those of other programs. NULL: none or several; `candidates` then
+ * lists the several. */
 const struct model_entry *model_list_find(const struct model_list *list, const char *name,
                                           struct buffer *candidates);
 /* Finds an entry as model_list_find does, but not by a beginning. */
@@ -40,7 +54,14 @@ int model_is_complete(const struct model_entry *entry);
 /* Prints how the model can be fetched. Returns CLI_FAILED. */
 int model_explain_missing(const struct model_entry *entry);
 
-/* The path of MODEL: an existing file or folder, else as model_list_find says. For free(); NULL
+/* Bytes of an interrupted fetch, of all parts. */
+uint64_t model_kept_bytes(const struct model_entry *entry);
+/* Calls `each` with the path of each file of a model that is one file or several parts. */
+void model_each_file(const struct model_entry *entry, void (*each)(void *user, const char *path),
+                     void *user);
+
+/* The path of MODEL: an existing file, a folder of safetensors or with one GGUF model, else as
+ * model_list_find says. For free(); NULL
  * with a sentence on standard error that names the remedy. */
 char *model_path(const char *model);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/model_list.h"
+#include "hubs/hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -14,7 +14,6 @@
 #include "platform/file.h"
 #include "platform/terminal.h"
 #include "riffle.h"
-#include "terminal/ask.h"
 
 enum { DEFAULT_TIMEOUT = 60 };
 
@@ -46,6 +45,10 @@ static int pull_on_progress(void *user, const char *stage, uint64_t done, uint64
 {
     struct pull *pull = user;
     char note[128] = "";
+    if (pull->total && strcmp(stage, "fetching") == 0) {
+        done += pull->before;
+        total = pull->total;
+    }
     if (strcmp(stage, pull->progress.stage) == 0)
         describe_rate(note, sizeof note, &pull->progress, done, total);
     return progress_update_note(&pull->progress, stage, done, total, note);
@@ -84,22 +87,33 @@ static int pull_explain(struct pull *pull, int code, const struct rf_error *erro
     return cli_fail("%s; %s are kept, and the same command continues", error->text, size);
 }
 
-static int pull_fetch(struct pull *pull)
+int pull_get(struct pull *pull, char sha256[SHA256_TEXT])
 {
     struct rf_error error;
-    char sha256[SHA256_TEXT], folder[LONGEST_PATH], size[32];
+    char folder[LONGEST_PATH];
     const char *slash = rf_path_separator(pull->path);
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - pull->path), pull->path);
     if (rf_make_folder(folder) != 0 || !rf_is_directory(folder))
         return cli_fail("%s: cannot make this folder", folder);
-    inform("Fetching %s%s%s%s%s%s into %s", pull->name, pull->licence[0] ? " (" : "", pull->licence,
-           pull->order.bytes > 0 ? ", " : "",
-           pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
-           pull->licence[0] ? ")" : "", folder);
-    double start = rf_clock_seconds();
+    pull->order.user = pull;
     int code = fetch_file(&pull->order, sha256, &error);
     progress_clear(&pull->progress);
-    if (code) return pull_explain(pull, code, &error);
+    if (code && pull->hub && pull->order.refusal)
+        hub_explain(pull->hub, pull->order.refusal, &error);
+    return code ? pull_explain(pull, code, &error) : CLI_OK;
+}
+
+static int pull_fetch(struct pull *pull)
+{
+    char sha256[SHA256_TEXT], size[32];
+    const char *slash = rf_path_separator(pull->path);
+    inform("Fetching %s%s%s%s%s%s into %.*s", pull->name, pull->licence[0] ? " (" : "",
+           pull->licence, pull->order.bytes > 0 ? ", " : "",
+           pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
+           pull->licence[0] ? ")" : "", (int)(slash - pull->path), pull->path);
+    double start = rf_clock_seconds();
+    int status = pull_get(pull, sha256);
+    if (status != CLI_OK) return status;
     inform("%s: %s in %.0f s, %s%s", pull->name,
            human_bytes((uint64_t)rf_file_bytes(pull->path), size), rf_clock_seconds() - start,
            pull->order.sha256 ? "verified" : "not verified: its SHA-256 is ",
@@ -107,33 +121,41 @@ static int pull_fetch(struct pull *pull)
     return CLI_OK;
 }
 
-/* The file is there. Checks that it is the right one as far as that is known. */
-static int pull_check(struct pull *pull, int again)
+int pull_compare(struct pull *pull, int again)
 {
     char stamped[SHA256_TEXT], now[SHA256_TEXT];
     struct rf_error error;
     int64_t bytes = rf_file_bytes(pull->path);
     enum stamp stamp = stamp_read(pull->path, stamped);
     const char *wanted = pull->order.sha256 ? pull->order.sha256 : stamped;
+    pull->order.user = pull;
     if (bytes < 0) return cli_fail("%s is not a file", pull->path);
     if (pull->order.bytes >= 0 && bytes != pull->order.bytes)
         return cli_fail("%s has %lld bytes of %lld: `riffle rm %s` removes it", pull->path,
                         (long long)bytes, (long long)pull->order.bytes, pull->name);
-    if (!wanted[0]) {
-        inform("%s is there; it is not verified, as no SHA-256 is known", pull->name);
+    if (!wanted[0] || (stamp == STAMP_HOLDS && strcmp(stamped, wanted) == 0 && !again))
         return CLI_OK;
-    }
-    if (stamp != STAMP_HOLDS || strcmp(stamped, wanted) != 0 || again) {
-        int code = stamp_hash_file(pull->path, now, pull_on_progress, pull, &error);
-        progress_clear(&pull->progress);
-        if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
-        if (code) return cli_fail("%s", error.text);
-        if (strcmp(now, wanted) != 0)
-            return cli_fail("%s: its SHA-256 is %s, not %s; `riffle rm %s` removes it", pull->path,
-                            now, wanted, pull->name);
-        stamp_write(pull->path, now);
-    }
-    inform("%s is there, verified", pull->name);
+    int code = stamp_hash_file(pull->path, now, pull_on_progress, pull, &error);
+    progress_clear(&pull->progress);
+    if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
+    if (code) return cli_fail("%s", error.text);
+    if (strcmp(now, wanted) != 0)
+        return cli_fail("%s: its SHA-256 is %s, not %s; `riffle rm %s` removes it", pull->path, now,
+                        wanted, pull->name);
+    stamp_write(pull->path, now);
+    return CLI_OK;
+}
+
+/* The file is there. Checks that it is the right one as far as that is known. */
+static int pull_check(struct pull *pull, int again)
+{
+    char stamped[SHA256_TEXT];
+    int status = pull_compare(pull, again);
+    if (status != CLI_OK) return status;
+    int is_known = pull->order.sha256 || stamp_read(pull->path, stamped) != STAMP_NONE;
+    inform(is_known ? "%s is there, verified"
+                    : "%s is there; it is not verified, as no SHA-256 is known",
+           pull->name);
     return CLI_OK;
 }
 
@@ -142,6 +164,7 @@ struct pull pull_file(const char *name, const char *path)
     struct pull pull = {.name = name, .path = path, .licence = ""};
     pull.order = (struct fetch_order){.path = path,
                                       .bytes = -1,
+                                      .magic = "GGUF",
                                       .timeout_seconds = DEFAULT_TIMEOUT,
                                       .progress = pull_on_progress,
                                       .accept = pull_accept};
@@ -160,30 +183,6 @@ struct pull pull_known(const struct known_model *known, const char *path)
 
 int pull_run(struct pull *pull, int verify)
 {
-    pull->order.user = pull;
     rf_interrupts_catch_all();
     return rf_path_exists(pull->path) ? pull_check(pull, verify) : pull_fetch(pull);
-}
-
-int pull_offer(const char *model)
-{
-    struct model_list list;
-    struct buffer candidates = {0}, question = {0};
-    char size[32];
-    if (!can_ask() || rf_path_exists(model)) return CLI_OK;
-    int status = model_list_read(&list);
-    const struct model_entry *entry =
-        status == CLI_OK ? model_list_find(&list, model, &candidates) : NULL;
-    if (entry && entry->known && entry->bytes < 0) {
-        buffer_printf(&question, "%s (%s, %s) is not on this disk. Fetch it now?", entry->name,
-                      entry->known->licence, human_bytes((uint64_t)entry->known->bytes, size));
-        enum answer answer = ask_yes_no(question.data, ANSWER_YES);
-        struct pull pull = pull_known(entry->known, entry->path);
-        if (answer == ANSWER_INTERRUPTED) status = CLI_INTERRUPTED;
-        if (answer == ANSWER_YES) status = pull_run(&pull, 0);
-    }
-    buffer_free(&candidates);
-    buffer_free(&question);
-    model_list_free(&list);
-    return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "chat/conversation.h"
+#include "models/pull.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -219,7 +220,8 @@ int verb_run(const struct cli_options *options)
 {
     struct engine engine;
     struct answer answer = {.options = options, .progress = &engine.progress};
-    int status = engine_open_session(&engine, options, options->n_ctx);
+    int status = pull_offer(options->model);
+    if (status == CLI_OK) status = engine_open_session(&engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
     answer.session = engine.session;
     if (options->verbose) engine_introduce(&engine, options, "");
