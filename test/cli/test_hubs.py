@@ -182,7 +182,20 @@ class Several(Hubs):
     def test_split_in_a_folder(self):
         self.hub.huggingface("o/r", {"BF16/" + name: part for name, part in self.parts("m").items()})
         self.ok("pull", "o/r:bf16")
-        self.ok("run", "o/r:BF16", *RUN)
+        n = len(self.asked())
+        for name in ["o/r:BF16", "https://hf.co/o/r/blob/main/BF16/m-00001-of-00003.gguf",
+                     "https://hf.co/o/r/blob/main/BF16/m-00002-of-00003.gguf"]:
+            self.ok("run", name, *RUN)
+        self.assertEqual(len(self.asked()), n)
+
+    def test_address_of_a_part(self):
+        self.hub.huggingface("o/r", self.parts())
+        first = self.models + "/hf.co/o/r/m-Q4_K_M-00001-of-00003.gguf"
+        url = "https://huggingface.co/o/r/resolve/main/m-Q4_K_M-00003-of-00003.gguf"
+        self.assertEqual(self.ok("pull", url).out, first + "\n")
+        n = len(self.asked())
+        self.assertEqual(self.json("info", url)["path"], first)
+        self.assertEqual(len(self.asked()), n)
 
     def test_interrupted(self):
         """What is not complete is no model, and the same command continues."""
@@ -619,6 +632,13 @@ class Use(Hubs):
             self.fails(1, *arguments, says="riffle pull %s" % (arguments[arguments.index("--draft") + 1]
                                                               if "--draft" in arguments else arguments[1]))
         self.assertEqual(self.asked(), [])
+
+    def test_a_checked_file_needs_no_hub(self):
+        self.hub.huggingface("o/r", {"m-Q4_0.gguf": DATA})
+        path = self.ok("pull", "o/r").out
+        self.server.close()
+        self.assertEqual(self.ok("pull", "o/r:Q4_0").out, path)
+        self.fails(1, "pull", "o/r:Q4_0", "--verify", says="localhost")
 
     def test_failure_of_a_fetch(self):
         self.fails(1, "run", "o/absent", *RUN, says="Hugging Face has no o/absent")

@@ -53,26 +53,8 @@ int hub_explain(const struct hub_name *name, const struct http_refusal *refusal,
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
-/* Gives a file its name here: without folders, and with the type of a folder where the name has
- * none of its own. */
-static int name_file(struct hub_file *file, struct rf_error *error)
-{
-    char type[TYPE_TEXT], own[TYPE_TEXT];
-    const char *slash = strrchr(file->path, '/'), *base = slash ? slash + 1 : file->path;
-    type_of_file(file->path, type);
-    type_of_file(base, own);
-    int adds = type[0] && !own[0];
-    int n =
-        snprintf(file->file, sizeof file->file, "%s%s%s", adds ? type : "", adds ? "-" : "", base);
-    for (char *at = file->file; *at; at++)
-        if (strchr(" ()[]&'!,=@#~", *at)) *at = '_';
-    if (n > 0 && n < (int)sizeof file->file - 20 && hub_is_plain(file->file)) return 0;
-    return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: this name of a file cannot be kept here",
-                   file->path);
-}
-
-static int adopt_file(struct hub_model *model, const struct listing *listing,
-                      const struct hub_file *file, struct rf_error *error)
+static int hub_adopt_file(struct hub_model *model, const struct listing *listing,
+                          const struct hub_file *file, struct rf_error *error)
 {
     struct hub_file *kept = &model->files[model->count];
     *kept = *file;
@@ -85,10 +67,13 @@ static int adopt_file(struct hub_model *model, const struct listing *listing,
     model->bytes += (uint64_t)file->bytes;
     if (kinds[listing->name.hub].url(listing, kept, kept->url) != 0)
         return rf_fail(error, RF_ERR_FORMAT, "%s: its address is too long", file->path);
-    return name_file(kept, error);
+    return type_file_name(file->path, kept->file, sizeof kept->file) == 0
+               ? 0
+               : rf_fail(error, RF_ERR_UNSUPPORTED, "%s: this name of a file cannot be kept here",
+                         file->path);
 }
 
-static const struct hub_file *find_path(const struct listing *listing, const char *path)
+static const struct hub_file *listing_find(const struct listing *listing, const char *path)
 {
     for (size_t i = 0; i < listing->count; i++)
         if (strcmp(listing->files[i].path, path) == 0) return &listing->files[i];
@@ -96,8 +81,8 @@ static const struct hub_file *find_path(const struct listing *listing, const cha
 }
 
 /* The GGUF file, or all parts of a split one: the first part comes last. */
-static int take_gguf(struct hub_model *model, const struct listing *listing,
-                     const struct hub_file *chosen, struct rf_error *error)
+static int hub_take_gguf(struct hub_model *model, const struct listing *listing,
+                         const struct hub_file *chosen, struct rf_error *error)
 {
     char other[512];
     int number = 1, count = 1;
@@ -109,12 +94,12 @@ static int take_gguf(struct hub_model *model, const struct listing *listing,
     if (!model->files) return rf_fail(error, RF_ERR_MEMORY, "no memory for a list of files");
     for (int i = 2; i <= count; i++) {
         type_other_part(chosen->path, i, other, sizeof other);
-        const struct hub_file *part = find_path(listing, other);
+        const struct hub_file *part = listing_find(listing, other);
         if (!part) return rf_fail(error, RF_ERR_FORMAT, "%s: is missing on the hub", other);
-        int code = adopt_file(model, listing, part, error);
+        int code = hub_adopt_file(model, listing, part, error);
         if (code) return code;
     }
-    return adopt_file(model, listing, chosen, error);
+    return hub_adopt_file(model, listing, chosen, error);
 }
 
 /* Whether a file of a repository belongs to its folder of safetensors. */
@@ -129,18 +114,18 @@ static int is_of_folder(const char *path)
 }
 
 /* The folder of safetensors; config.json comes last. */
-static int take_folder(struct hub_model *model, const struct listing *listing,
-                       struct rf_error *error)
+static int hub_take_folder(struct hub_model *model, const struct listing *listing,
+                           struct rf_error *error)
 {
-    const struct hub_file *config = find_path(listing, "config.json");
+    const struct hub_file *config = listing_find(listing, "config.json");
     int code = 0;
     model->is_folder = 1;
     model->files = calloc(listing->count, sizeof *model->files);
     if (!model->files) return rf_fail(error, RF_ERR_MEMORY, "no memory for a list of files");
     for (size_t i = 0; !code && i < listing->count; i++)
         if (&listing->files[i] != config && is_of_folder(listing->files[i].path))
-            code = adopt_file(model, listing, &listing->files[i], error);
-    return code ? code : adopt_file(model, listing, config, error);
+            code = hub_adopt_file(model, listing, &listing->files[i], error);
+    return code ? code : hub_adopt_file(model, listing, config, error);
 }
 
 static int has_safetensors(const struct listing *listing)
@@ -151,11 +136,11 @@ static int has_safetensors(const struct listing *listing)
         size_t n = strlen(path);
         has |= is_of_folder(path) && n > 12 && strcmp(path + n - 12, ".safetensors") == 0;
     }
-    return has && find_path(listing, "config.json");
+    return has && listing_find(listing, "config.json");
 }
 
 /* The sentence that lists what there is instead. */
-static int explain_choice(const struct listing *listing, struct rf_error *error)
+static int hub_explain_choice(const struct listing *listing, struct rf_error *error)
 {
     char text[HUB_NAME_TEXT], all[300] = "", type[TYPE_TEXT];
     struct hub_name bare = listing->name;
@@ -180,7 +165,8 @@ static int explain_choice(const struct listing *listing, struct rf_error *error)
                    all);
 }
 
-static int choose(const struct listing *listing, struct hub_model *model, struct rf_error *error)
+static int hub_choose(const struct listing *listing, struct hub_model *model,
+                      struct rf_error *error)
 {
     const char *wanted = listing->name.hub == HUB_OLLAMA ? "" : listing->name.type;
     int wants_folder = type_same_text(wanted, "safetensors");
@@ -194,10 +180,10 @@ static int choose(const struct listing *listing, struct hub_model *model, struct
     memcpy(model->moved, listing->moved, sizeof model->moved);
     if (chosen < 0 && (wants_folder || !wanted[0]) && has_safetensors(listing)) {
         strcpy(model->name.type, "safetensors");
-        return take_folder(model, listing, error);
+        return hub_take_folder(model, listing, error);
     }
-    if (chosen < 0) return explain_choice(listing, error);
-    int code = take_gguf(model, listing, &listing->files[chosen], error);
+    if (chosen < 0) return hub_explain_choice(listing, error);
+    int code = hub_take_gguf(model, listing, &listing->files[chosen], error);
     if (!code && listing->name.hub != HUB_OLLAMA)
         type_label(model->files[model->count - 1].file, model->name.type);
     return code;
@@ -210,7 +196,7 @@ int hub_find(const struct hub_name *name, const struct hub_call *call, struct hu
     *model = (struct hub_model){.name = *name};
     hub_address(name->hub, listing.address, sizeof listing.address);
     int code = kinds[name->hub].list(&listing, call, error);
-    if (!code) code = choose(&listing, model, error);
+    if (!code) code = hub_choose(&listing, model, error);
     for (size_t i = 0; i < listing.count; i++) free(listing.files[i].path);
     free(listing.files);
     return code;

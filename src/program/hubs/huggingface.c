@@ -9,7 +9,7 @@
 
 enum { MOST_PAGES = 200 };
 
-static const char *revision_of(const struct listing *listing)
+static const char *huggingface_revision(const struct listing *listing)
 {
     return listing->name.revision[0] ? listing->name.revision : "main";
 }
@@ -18,15 +18,15 @@ int huggingface_url(const struct listing *listing, const struct hub_file *file, 
 {
     char path[3 * 512], revision[3 * HUB_PART];
     if (http_escape(file->path, 1, path, sizeof path) != 0 ||
-        http_escape(revision_of(listing), 0, revision, sizeof revision) != 0)
+        http_escape(huggingface_revision(listing), 0, revision, sizeof revision) != 0)
         return -1;
     int n = snprintf(url, HTTP_URL, "%s/%s/%s/resolve/%s/%s", listing->address, listing->name.owner,
                      listing->name.repo, revision, path);
     return n > 0 && n < HTTP_URL ? 0 : -1;
 }
 
-static int add_entry(struct listing *listing, const json_t *entry, const char *url,
-                     struct rf_error *error)
+static int huggingface_add_entry(struct listing *listing, const json_t *entry, const char *url,
+                                 struct rf_error *error)
 {
     const char *type = rf_json_c_string(json_object_get(entry, "type"));
     const char *path = rf_json_c_string(json_object_get(entry, "path"));
@@ -43,7 +43,7 @@ static int add_entry(struct listing *listing, const json_t *entry, const char *u
 
 /* The name that the repository has after redirects, which lead from an old one to the present one.
  */
-static void adopt_name(struct listing *listing, const char *url)
+static void huggingface_adopt_name(struct listing *listing, const char *url)
 {
     char owner[HUB_PART], repo[HUB_PART], before[HUB_NAME_TEXT];
     struct hub_name *name = &listing->name;
@@ -70,7 +70,7 @@ int huggingface_list(struct listing *listing, const struct hub_call *call, struc
 {
     char url[HTTP_URL], from[HTTP_URL], next[HTTP_URL], revision[3 * HUB_PART];
     int code = 0;
-    http_escape(revision_of(listing), 0, revision, sizeof revision);
+    http_escape(huggingface_revision(listing), 0, revision, sizeof revision);
     snprintf(url, sizeof url, "%s/api/models/%s/%s/tree/%s?recursive=1", listing->address,
              listing->name.owner, listing->name.repo, revision);
     for (int page = 0; !code && url[0]; page++) {
@@ -79,9 +79,9 @@ int huggingface_list(struct listing *listing, const struct hub_call *call, struc
         if (!entries) return error->code;
         if (!json_is_array(entries)) code = listing_bad(url, "is not a list of files", error);
         for (size_t i = 0; !code && i < json_array_size(entries); i++)
-            code = add_entry(listing, json_array_get(entries, i), url, error);
+            code = huggingface_add_entry(listing, json_array_get(entries, i), url, error);
         json_decref(entries);
-        if (page == 0) adopt_name(listing, from);
+        if (page == 0) huggingface_adopt_name(listing, from);
         if (!code && next[0] && !same_server(from, next))
             code = listing_bad(url, "continues on another server", error);
         memcpy(url, next, sizeof url);

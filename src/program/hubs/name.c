@@ -53,7 +53,7 @@ struct pieces {
     size_t n[16], count;
 };
 
-static void cut(const char *text, size_t bytes, struct pieces *pieces)
+static void name_cut(const char *text, size_t bytes, struct pieces *pieces)
 {
     pieces->count = 0;
     for (size_t i = 0; i < bytes && pieces->count < 16;) {
@@ -72,7 +72,7 @@ static int piece_is(const struct pieces *pieces, size_t i, const char *word)
 }
 
 /* Copies a plain piece. */
-static int take(char part[HUB_PART], const char *text, size_t n)
+static int name_take(char part[HUB_PART], const char *text, size_t n)
 {
     if (!n || n >= HUB_PART) return 0;
     memcpy(part, text, n);
@@ -81,11 +81,11 @@ static int take(char part[HUB_PART], const char *text, size_t n)
 }
 
 /* "REPO:TYPE" or "REPO". */
-static int take_repo(struct hub_name *name, const char *text, size_t n)
+static int name_take_repo(struct hub_name *name, const char *text, size_t n)
 {
     const char *colon = memchr(text, ':', n);
     size_t n_repo = colon ? (size_t)(colon - text) : n, n_type = colon ? n - n_repo - 1 : 0;
-    if (!take(name->repo, text, n_repo) || n_type >= HUB_TYPE || (colon && !n_type)) return 0;
+    if (!name_take(name->repo, text, n_repo) || n_type >= HUB_TYPE || (colon && !n_type)) return 0;
     memcpy(name->type, n_type ? colon + 1 : "", n_type);
     name->type[n_type] = 0;
     return !n_type || hub_is_plain(name->type);
@@ -95,7 +95,7 @@ static int take_repo(struct hub_name *name, const char *text, size_t n)
 
 /* Behind the repository in the address of a page: /resolve/REVISION/PATH. The path becomes the
  * type. */
-static int take_rest(struct hub_name *name, const struct pieces *pieces, size_t i)
+static int name_take_rest(struct hub_name *name, const struct pieces *pieces, size_t i)
 {
     static const char *const views[] = {"resolve", "blob", "raw", "tree", "file"};
     size_t known = 0;
@@ -107,34 +107,45 @@ static int take_rest(struct hub_name *name, const struct pieces *pieces, size_t 
     if (http_unescape(pieces->at[i], pieces->n[i], name->revision, HUB_PART) != 0) return 0;
     if (++i == pieces->count) return 1;
     const char *end = pieces->at[pieces->count - 1] + pieces->n[pieces->count - 1];
-    return http_unescape(pieces->at[i], (size_t)(end - pieces->at[i]), name->type, HUB_TYPE) == 0;
+    if (http_unescape(pieces->at[i], (size_t)(end - pieces->at[i]), name->type, HUB_TYPE) != 0)
+        return 0;
+    char first[HUB_TYPE];
+    int number, count;
+    if (type_part(name->type, &number, &count)) { /* any part means the model */
+        type_other_part(name->type, 1, first, sizeof first);
+        memcpy(name->type, first, sizeof first);
+    }
+    return 1;
 }
 
-static int take_repository(struct hub_name *name, const struct pieces *pieces, size_t i)
+static int name_take_repository(struct hub_name *name, const struct pieces *pieces, size_t i)
 {
     static const char *const others[] = {"datasets", "spaces", "api", "docs", "collections"};
     if (name->hub == HUB_MODELSCOPE && piece_is(pieces, i, "models")) i++;
     for (size_t k = 0; k < sizeof others / sizeof *others; k++)
         if (piece_is(pieces, i, others[k])) return 0;
-    return i + 2 <= pieces->count && take(name->owner, pieces->at[i], pieces->n[i]) &&
-           take_repo(name, pieces->at[i + 1], pieces->n[i + 1]) && take_rest(name, pieces, i + 2);
+    return i + 2 <= pieces->count && name_take(name->owner, pieces->at[i], pieces->n[i]) &&
+           name_take_repo(name, pieces->at[i + 1], pieces->n[i + 1]) &&
+           name_take_rest(name, pieces, i + 2);
 }
 
-static int take_ollama(struct hub_name *name, const struct pieces *pieces, size_t i)
+static int name_take_ollama(struct hub_name *name, const struct pieces *pieces, size_t i)
 {
     int has_owner = i + 2 == pieces->count;
     if (i >= pieces->count || i + 2 < pieces->count) return 0;
-    if (!take(name->owner, has_owner ? pieces->at[i] : "library", has_owner ? pieces->n[i] : 7))
+    if (!name_take(name->owner, has_owner ? pieces->at[i] : "library",
+                   has_owner ? pieces->n[i] : 7))
         return 0;
-    if (!take_repo(name, pieces->at[pieces->count - 1], pieces->n[pieces->count - 1])) return 0;
+    if (!name_take_repo(name, pieces->at[pieces->count - 1], pieces->n[pieces->count - 1]))
+        return 0;
     if (!name->type[0]) strcpy(name->type, "latest");
     return 1;
 }
 
-static int take_pieces(struct hub_name *name, const struct pieces *pieces, size_t i)
+static int name_take_pieces(struct hub_name *name, const struct pieces *pieces, size_t i)
 {
-    return name->hub == HUB_OLLAMA ? take_ollama(name, pieces, i)
-                                   : take_repository(name, pieces, i);
+    return name->hub == HUB_OLLAMA ? name_take_ollama(name, pieces, i)
+                                   : name_take_repository(name, pieces, i);
 }
 
 /* The hub that a text begins with the host of; *rest is behind it. */
@@ -169,20 +180,20 @@ static enum hub hub_of_url(const char *url, const char **rest)
 }
 
 /* OWNER/REPO[:TYPE], or NAME:TAG. A folder of the owner's name makes it a path. */
-static int parse_bare(const char *text, struct hub_name *name)
+static int name_parse_bare(const char *text, struct hub_name *name)
 {
     struct pieces pieces;
     size_t n = strlen(text);
     int is_file = n > 5 && type_same_text(text + n - 5, ".gguf");
-    cut(text, n, &pieces);
+    name_cut(text, n, &pieces);
     if (pieces.count == 2 && text[n - 1] != '/' && (!is_file || strchr(text, ':'))) {
         name->hub = HUB_HUGGINGFACE;
-        return take_repository(name, &pieces, 0) && !rf_path_exists(name->owner);
+        return name_take_repository(name, &pieces, 0) && !rf_path_exists(name->owner);
     }
     name->hub = HUB_OLLAMA;
     /* One letter before a colon is a drive of Windows. */
     return pieces.count == 1 && strchr(text, ':') && text[1] != ':' && !is_file &&
-           take_ollama(name, &pieces, 0);
+           name_take_ollama(name, &pieces, 0);
 }
 
 int hub_name_parse(const char *text, struct hub_name *name)
@@ -192,9 +203,9 @@ int hub_name_parse(const char *text, struct hub_name *name)
     *name = (struct hub_name){.hub = HUB_NONE};
     int is_url = http_is_url(text);
     name->hub = is_url ? hub_of_url(text, &rest) : hub_of_host(text, &rest);
-    if (!name->hub) return !is_url && parse_bare(text, name);
-    cut(rest, strcspn(rest, "?#"), &pieces);
-    return take_pieces(name, &pieces, 0);
+    if (!name->hub) return !is_url && name_parse_bare(text, name);
+    name_cut(rest, strcspn(rest, "?#"), &pieces);
+    return name_take_pieces(name, &pieces, 0);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -226,6 +237,6 @@ int hub_name_of_folder(const char *host, const char *owner, const char *repo, st
     for (size_t i = 0; i < N_HOSTS; i++)
         if (strcmp(host, hosts[i].host) == 0 && strcmp(host, folder_of_hub(hosts[i].hub)) == 0)
             name->hub = hosts[i].hub;
-    return name->hub && take(name->owner, owner, strlen(owner)) &&
-           take(name->repo, repo, strlen(repo));
+    return name->hub && name_take(name->owner, owner, strlen(owner)) &&
+           name_take(name->repo, repo, strlen(repo));
 }

@@ -19,8 +19,8 @@ int ollama_url(const struct listing *listing, const struct hub_file *file, char 
 }
 
 /* Adds the layer with the weights. */
-static int add_layer(struct listing *listing, const json_t *layer, const char *url,
-                     struct rf_error *error)
+static int ollama_add_layer(struct listing *listing, const json_t *layer, const char *url,
+                            struct rf_error *error)
 {
     char file[HUB_TYPE + 8];
     const char *type = rf_json_c_string(json_object_get(layer, "mediaType"));
@@ -51,7 +51,7 @@ int ollama_list(struct listing *listing, const struct hub_call *call, struct rf_
     const json_t *layers = json_object_get(manifest, "layers");
     if (!json_is_array(layers)) code = listing_bad(url, "is not a manifest", error);
     for (size_t i = 0; !code && i < json_array_size(layers); i++)
-        code = add_layer(listing, json_array_get(layers, i), url, error);
+        code = ollama_add_layer(listing, json_array_get(layers, i), url, error);
     json_decref(manifest);
     if (!code && listing->count != 1)
         code = rf_fail(error, RF_ERR_UNSUPPORTED,

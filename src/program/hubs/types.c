@@ -122,6 +122,20 @@ void type_label(const char *path, char label[HUB_TYPE])
         snprintf(label, HUB_TYPE, "%.*s", (int)n, base);
 }
 
+int type_file_name(const char *path, char *file, size_t cap)
+{
+    enum { LONGEST_ENDING = 20 }; /* of files beside it: ".wheel.part.state" */
+    char type[TYPE_TEXT], own[TYPE_TEXT];
+    const char *base = base_name(path);
+    type_of_file(path, type);
+    type_of_file(base, own);
+    int adds = type[0] && !own[0];
+    int n = snprintf(file, cap, "%s%s%s", adds ? type : "", adds ? "-" : "", base);
+    for (char *at = file; *at; at++)
+        if (strchr(" ()[]&'!,=@#~", *at)) *at = '_';
+    return n > 0 && (size_t)n + LONGEST_ENDING < cap && hub_is_plain(file) ? 0 : -1;
+}
+
 int type_rank(const char *type)
 {
     for (int i = 0; i < N_ORDER; i++)

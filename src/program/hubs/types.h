@@ -21,6 +21,9 @@ void type_other_part(const char *path, int number, char *other, size_t cap);
 void type_of_file(const char *path, char type[TYPE_TEXT]);
 /* The word behind a colon that means this file: its type, else its name without .gguf and part. */
 void type_label(const char *path, char label[HUB_TYPE]);
+/* The plain name that a repository's file has here: without folders, and with the type of a folder
+ * in front where the name has none. 0, or -1 if there is none. */
+int type_file_name(const char *path, char *file, size_t cap);
 /* The order in which types are taken where none is asked for: 0 is the first. -1: it does not run
  * here, or is unknown. */
 int type_rank(const char *type);

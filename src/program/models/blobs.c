@@ -23,7 +23,7 @@ struct blobs {
 };
 
 /* The digest of the layer with the weights, 64 digits, or NULL. */
-static const char *find_digest(const json_t *manifest)
+static const char *manifest_digest(const json_t *manifest)
 {
     static const char model[] = "application/vnd.ollama.image.model",
                       adapter[] = "application/vnd.ollama.image.adapter";
@@ -44,7 +44,7 @@ static const char *find_digest(const json_t *manifest)
 }
 
 /* The name that the model has on a hub. ollama also keeps models of Hugging Face. */
-static int hub_of(const struct blobs *blobs, struct hub_name *hub)
+static int blobs_hub(const struct blobs *blobs, struct hub_name *hub)
 {
     const char *host = blobs->part[0];
     if (strcmp(host, "registry.ollama.ai") == 0) host = "ollama.com";
@@ -53,15 +53,15 @@ static int hub_of(const struct blobs *blobs, struct hub_name *hub)
     return hub_is_plain(hub->type);
 }
 
-static void add_manifest(const struct blobs *blobs)
+static void blobs_add_manifest(const struct blobs *blobs)
 {
     struct rf_error ignored;
     struct hub_name hub;
     char *text, name[HUB_NAME_TEXT];
     size_t n;
-    if (!hub_of(blobs, &hub) || rf_slurp(blobs->path, 1 << 20, &text, &n, &ignored) != 0) return;
+    if (!blobs_hub(blobs, &hub) || rf_slurp(blobs->path, 1 << 20, &text, &n, &ignored) != 0) return;
     json_t *manifest = rf_json_load(text, n, NULL, NULL);
-    const char *digest = find_digest(manifest);
+    const char *digest = manifest_digest(manifest);
     struct buffer path = {0};
     buffer_printf(&path, "%s/blobs/sha256-%s", blobs->folder, digest ? digest : "");
     hub_name_write(&hub, name);
@@ -73,7 +73,7 @@ static void add_manifest(const struct blobs *blobs)
     free(text);
 }
 
-static int visit(void *user, const char *name)
+static int blobs_visit(void *user, const char *name)
 {
     const struct blobs *blobs = user;
     struct blobs below = *blobs;
@@ -84,9 +84,9 @@ static int visit(void *user, const char *name)
     below.path = path.data;
     below.part[below.depth++] = name;
     if (below.depth < 4 && rf_is_directory(path.data))
-        rf_folder_each(path.data, visit, &below, &ignored);
+        rf_folder_each(path.data, blobs_visit, &below, &ignored);
     else if (below.depth == 4 && rf_file_bytes(path.data) > 0)
-        add_manifest(&below);
+        blobs_add_manifest(&below);
     buffer_free(&path);
     return 0;
 }
@@ -97,6 +97,7 @@ void blobs_add(struct model_list *list, const char *path)
     struct rf_error ignored;
     buffer_printf(&manifests, "%s/manifests", path);
     struct blobs blobs = {.list = list, .folder = path, .path = manifests.data};
-    if (rf_is_directory(manifests.data)) rf_folder_each(manifests.data, visit, &blobs, &ignored);
+    if (rf_is_directory(manifests.data))
+        rf_folder_each(manifests.data, blobs_visit, &blobs, &ignored);
     buffer_free(&manifests);
 }

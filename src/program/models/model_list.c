@@ -187,7 +187,11 @@ static int entry_is_hub(const struct model_entry *entry, const struct hub_name *
 {
     if (!same_repository(&entry->hub, hub)) return 0;
     if (!hub->type[0] || type_same_text(entry->hub.type, hub->type)) return 2;
-    return hub->hub == HUB_OLLAMA ? 0 : type_matches(entry->file, hub->type);
+    if (hub->hub == HUB_OLLAMA) return 0;
+    char file[256]; /* where the type is a file's path in the repository */
+    if (type_file_name(hub->type, file, sizeof file) == 0 && type_same_text(entry->file, file))
+        return 2;
+    return type_matches(entry->file, hub->type);
 }
 
 static void list_add_known(struct model_list *list, const struct known_model *known)

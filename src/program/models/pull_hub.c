@@ -30,7 +30,7 @@ struct hub_pull {
     int timeout_seconds;
 };
 
-static int on_poll(void *user)
+static int hub_pull_on_poll(void *user)
 {
     return progress_update(user, "asking the hub", 0, 0);
 }
@@ -40,7 +40,7 @@ static int ask_hub(struct hub_pull *pull, const struct hub_name *name)
 {
     struct rf_error error;
     struct progress_line progress = {0};
-    const struct hub_call call = {pull->timeout_seconds, on_poll, &progress};
+    const struct hub_call call = {pull->timeout_seconds, hub_pull_on_poll, &progress};
     rf_interrupts_catch_all();
     int code = hub_find(name, &call, &pull->model, &error);
     progress_clear(&progress);
@@ -52,7 +52,7 @@ static int ask_hub(struct hub_pull *pull, const struct hub_name *name)
 }
 
 /* Finds the folder of the model's files below the models' folder. */
-static int find_folder(struct hub_pull *pull, const char *models)
+static int hub_pull_find_folder(struct hub_pull *pull, const char *models)
 {
     char below[HUB_NAME_TEXT];
     const struct hub_name *name = &pull->model.name;
@@ -89,8 +89,8 @@ static int accept_any(void *user, const char *path, struct rf_error *error)
 }
 
 /* The order of one of the model's files. */
-static struct pull order_of(const struct hub_pull *pull, const struct hub_file *file,
-                            const char *path, uint64_t before)
+static struct pull hub_pull_order(const struct hub_pull *pull, const struct hub_file *file,
+                                  const char *path, uint64_t before)
 {
     struct pull one = pull_file(pull->name, path);
     size_t n = strlen(file->file);
@@ -108,7 +108,7 @@ static struct pull order_of(const struct hub_pull *pull, const struct hub_file *
 }
 
 /* Whether the model can be opened, once all of its files are there. */
-static int check_model(const struct hub_pull *pull, const char *path)
+static int hub_pull_check_model(const struct hub_pull *pull, const char *path)
 {
     riffle_model_options options;
     riffle_model *model;
@@ -123,8 +123,8 @@ static int check_model(const struct hub_pull *pull, const char *path)
 }
 
 /* Fetches or checks all files. *fetched: how many came. */
-static int get_files(struct hub_pull *pull, char path[LONGEST_PATH], size_t *fetched,
-                     char sha256[SHA256_TEXT])
+static int hub_pull_files(struct hub_pull *pull, char path[LONGEST_PATH], size_t *fetched,
+                          char sha256[SHA256_TEXT])
 {
     uint64_t before = 0;
     int status = CLI_OK;
@@ -132,7 +132,7 @@ static int get_files(struct hub_pull *pull, char path[LONGEST_PATH], size_t *fet
         const struct hub_file *file = &pull->model.files[i];
         struct http_refusal refusal = {0};
         snprintf(path, LONGEST_PATH, "%s/%s", pull->folder, file->file);
-        struct pull one = order_of(pull, file, path, before);
+        struct pull one = hub_pull_order(pull, file, path, before);
         one.order.refusal = &refusal;
         one.hub = &pull->model.name;
         if (rf_path_exists(path)) {
@@ -148,7 +148,7 @@ static int get_files(struct hub_pull *pull, char path[LONGEST_PATH], size_t *fet
 }
 
 /* Refuses what is larger than the user or the disk allows, before a byte of it comes. */
-static int check_size(const struct hub_pull *pull)
+static int hub_pull_check_size(const struct hub_pull *pull)
 {
     struct rf_error error;
     uint64_t there = 0, most = pull->limits->most_bytes;
@@ -178,19 +178,19 @@ static int is_all_there(const struct hub_pull *pull)
 }
 
 /* Fetches or checks the model that the hub has named. */
-static int get_model(struct hub_pull *pull, char path[LONGEST_PATH])
+static int hub_pull_model(struct hub_pull *pull, char path[LONGEST_PATH])
 {
     char size[32], count[32] = "", sha256[SHA256_TEXT] = "";
     size_t fetched = 0;
     const struct hub_file *last = &pull->model.files[pull->model.count - 1];
     double start = rf_clock_seconds();
-    int is_new = !is_all_there(pull), status = check_size(pull);
+    int is_new = !is_all_there(pull), status = hub_pull_check_size(pull);
     if (status != CLI_OK) return status;
     if (pull->model.count > 1) snprintf(count, sizeof count, ", %zu files", pull->model.count);
     human_bytes(pull->model.bytes, size);
     if (is_new) inform("Fetching %s (%s%s) into %s", pull->name, size, count, pull->folder);
-    status = get_files(pull, path, &fetched, sha256);
-    if (status == CLI_OK && pull->model.count > 1) status = check_model(pull, path);
+    status = hub_pull_files(pull, path, &fetched, sha256);
+    if (status == CLI_OK && pull->model.count > 1) status = hub_pull_check_model(pull, path);
     if (status != CLI_OK) return status;
     int is_verified = last->sha256[0] || pull->model.is_folder;
     if (!is_new)
@@ -203,13 +203,13 @@ static int get_model(struct hub_pull *pull, char path[LONGEST_PATH])
 }
 
 /* What follows once the hub has answered. */
-static int get_answered(struct hub_pull *pull, char path[LONGEST_PATH])
+static int hub_pull_answered(struct hub_pull *pull, char path[LONGEST_PATH])
 {
     struct model_list list;
     int status = model_list_read(&list);
     if (status == CLI_OK && !is_elsewhere(pull, &list, path)) {
-        status = find_folder(pull, list.folder);
-        if (status == CLI_OK) status = get_model(pull, path);
+        status = hub_pull_find_folder(pull, list.folder);
+        if (status == CLI_OK) status = hub_pull_model(pull, path);
     }
     model_list_free(&list);
     return status;
@@ -226,7 +226,7 @@ int pull_hub(const struct hub_name *name, const struct pull_limits *limits, char
 {
     struct hub_pull pull = hub_pull_of(limits);
     int status = ask_hub(&pull, name);
-    if (status == CLI_OK) status = get_answered(&pull, path);
+    if (status == CLI_OK) status = hub_pull_answered(&pull, path);
     hub_model_free(&pull.model);
     return status;
 }
@@ -234,7 +234,7 @@ int pull_hub(const struct hub_name *name, const struct pull_limits *limits, char
 /* ---- the offer ----------------------------------------------------------------------------- */
 
 /* Asks on the terminal. *fetches: the answer was yes. */
-static int ask_user(const char *name, const char *licence, uint64_t bytes, int *fetches)
+static int hub_offer_ask(const char *name, const char *licence, uint64_t bytes, int *fetches)
 {
     struct buffer question = {0};
     char size[32];
@@ -253,8 +253,9 @@ static int offer_hub(const struct hub_name *name)
     struct hub_pull pull = hub_pull_of(&limits);
     char path[LONGEST_PATH];
     int fetches = 1, status = ask_hub(&pull, name);
-    if (status == CLI_OK && can_ask()) status = ask_user(pull.name, "", pull.model.bytes, &fetches);
-    if (status == CLI_OK && fetches) status = get_answered(&pull, path);
+    if (status == CLI_OK && can_ask())
+        status = hub_offer_ask(pull.name, "", pull.model.bytes, &fetches);
+    if (status == CLI_OK && fetches) status = hub_pull_answered(&pull, path);
     hub_model_free(&pull.model);
     return status;
 }
@@ -264,7 +265,8 @@ static int offer_known(const struct model_entry *entry)
     int fetches, status;
     if (!can_ask()) return CLI_OK;
     if (entry->known->hub.hub) return offer_hub(&entry->known->hub);
-    status = ask_user(entry->name, entry->known->licence, (uint64_t)entry->known->bytes, &fetches);
+    status =
+        hub_offer_ask(entry->name, entry->known->licence, (uint64_t)entry->known->bytes, &fetches);
     if (status != CLI_OK || !fetches) return status;
     struct pull pull = pull_known(entry->known, entry->path);
     return pull_run(&pull, 0);

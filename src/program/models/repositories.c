@@ -32,7 +32,7 @@ static void each_name(const char *path, int (*each)(void *user, const char *name
     if (rf_is_directory(path)) rf_folder_each(path, each, user, &ignored);
 }
 
-static void add_found(const struct search *search, const char *file, const char *path)
+static void search_add(const struct search *search, const char *file, const char *path)
 {
     struct model_list *list = search->list;
     struct hub_name hub = search->hub;
@@ -77,7 +77,7 @@ static int search_name(void *user, const char *name)
             buffer_printf(&path, "%s/%s", search->path, first);
             strcpy(file, first);
         }
-        if (type_is_model_file(file)) add_found(search, file, path.data);
+        if (type_is_model_file(file)) search_add(search, file, path.data);
     }
     buffer_free(&path);
     return 0;
@@ -91,7 +91,7 @@ static void search_folder(const struct search *search)
     /* A folder of Riffle's that is called as its repository was fetched, perhaps in part. */
     int is_fetched = !search->place[0] && search->depth == 0 && strcmp(last, search->hub.repo) == 0;
     if (is_fetched || (search->hub.hub && model_folder_bytes(search->path) >= 0))
-        add_found(search, last, search->path);
+        search_add(search, last, search->path);
     if (!is_fetched) each_name(search->path, search_name, &own);
 }
 
@@ -189,7 +189,7 @@ static int search_cached(void *user, const char *name)
 /* ---- all of them ---------------------------------------------------------------------------- */
 
 /* A variable's folder, else one below the home folder. 0 or -1. */
-static int folder_of(const char *variable, const char *below, char path[LONGEST_PATH])
+static int place_folder(const char *variable, const char *below, char path[LONGEST_PATH])
 {
     const char *chosen = variable ? getenv(variable) : NULL;
     char home[LONGEST_PATH];
@@ -223,7 +223,7 @@ static void add_lm_studio(struct model_list *list)
     static const char *const places[] = {".lmstudio/models", ".cache/lm-studio/models"};
     char path[LONGEST_PATH];
     for (size_t i = 0; i < 2; i++) {
-        if (folder_of(NULL, places[i], path) != 0) continue;
+        if (place_folder(NULL, places[i], path) != 0) continue;
         struct walk walk = {list, "LM Studio", "hf.co", path, NULL, 1};
         each_name(path, walk_owner, &walk);
     }
@@ -233,7 +233,7 @@ static void add_llama_cpp(struct model_list *list)
 {
     char path[LONGEST_PATH];
     const struct search search = {.list = list, .place = "llama.cpp", .path = path};
-    if (folder_of("LLAMA_CACHE", ".cache/llama.cpp", path) == 0) search_folder(&search);
+    if (place_folder("LLAMA_CACHE", ".cache/llama.cpp", path) == 0) search_folder(&search);
 }
 
 void repositories_add_others(struct model_list *list)
@@ -242,12 +242,9 @@ void repositories_add_others(struct model_list *list)
     const char *chosen = getenv("OLLAMA_MODELS");
     add_huggingface(list);
     add_lm_studio(list);
-    if (folder_of("OLLAMA_MODELS", ".ollama/models", path) == 0) blobs_add(list, path);
-#ifndef _WIN32
+    if (place_folder("OLLAMA_MODELS", ".ollama/models", path) == 0) blobs_add(list, path);
     /* The service of ollama's installer has a user of its own. */
     if (!chosen || !chosen[0]) blobs_add(list, "/usr/share/ollama/.ollama/models");
-#endif
-    (void)chosen;
     add_llama_cpp(list);
 }
 

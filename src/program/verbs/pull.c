@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fetch/http.h"
+#include "hubs/types.h"
 #include "models/model_list.h"
 #include "models/propose.h"
 #include "models/pull_hub.h"
@@ -104,8 +105,23 @@ static int pull_from_hub(const struct cli_options *options, const struct hub_nam
     return status;
 }
 
+/* Whether a hub's file is here as it was checked, so that the hub need not be asked. */
+static int is_as_checked(const struct cli_options *options, const struct model_entry *entry)
+{
+    char sha256[SHA256_TEXT];
+    int number, count;
+    return entry->hub.hub && !entry->place[0] && entry->bytes >= 0 && !entry->is_folder &&
+           !options->verify && !type_part(entry->path, &number, &count) &&
+           stamp_read(entry->path, sha256) == STAMP_HOLDS;
+}
+
 static int pull_entry(const struct cli_options *options, const struct model_entry *entry)
 {
+    if (is_as_checked(options, entry)) {
+        inform("%s is there, verified", entry->name);
+        print_path(entry->path);
+        return CLI_OK;
+    }
     if (entry->hub.hub && (entry->bytes < 0 || !entry->place[0]))
         return pull_from_hub(options, entry->known ? &entry->known->hub : &entry->hub);
     if (entry->place[0]) {
