@@ -116,6 +116,11 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
     return 0;
 }
 
+int riffle_model_has_template(const riffle_model *model)
+{
+    return model && (model->engine->chat || model->engine->source->chat_template);
+}
+
 int riffle_model_get_sampling(const riffle_model *model, riffle_sampling *sampling,
                               size_t sampling_size, const char **source)
 {

@@ -6,14 +6,14 @@
 
 struct proposal {
     const struct known_model *model;
-    char sentence[200]; /* without a full stop: "For 16.0 GB of memory and 8 cores, ..." */
+    char sentence[200]; /* without a full stop: "For 16.0 GB of memory, read at 20 GB/s, ..." */
 };
 
-/* Finds the largest known model for chats that fits the memory and answers at reading speed, by a
- * guess from the number of cores. The smallest one where none does. CLI_OK, or an exit status with
- * a sentence. */
+/* Finds the largest known model for chats that fits the memory and answers at reading speed, as far
+ * as half a second of measuring the memory shows; the smallest one where none does. CLI_OK, or an
+ * exit status with a sentence. */
 int propose_model(struct proposal *proposal);
 /* The same for a given machine. */
-const struct known_model *propose_for(uint64_t memory_bytes, int cores);
+const struct known_model *propose_for(uint64_t memory_bytes, double bytes_per_second);
 
 #endif

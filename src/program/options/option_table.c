@@ -17,7 +17,8 @@ enum {
 const struct option option_table[] = {
     {"--prompt", "-p", "TEXT", OPTION_TEXT, READS, AT(prompt), 0, 0, NULL, "the text"},
     {"--file", "-f", "FILE", OPTION_TEXT, READS | VERB_PERPLEXITY, AT(file), 0, 0, NULL,
-     "read the text from FILE; without it, from standard input if that is not a terminal"},
+     "read the text from FILE, or from standard input if FILE is -; without it, from standard "
+     "input if that is not a terminal"},
     {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL,
      "instructions before the conversation"},
     {"--raw", NULL, NULL, OPTION_FLAG, VERB_RUN | VERB_BENCH, AT(raw), 0, 0, NULL,
@@ -28,8 +29,10 @@ const struct option option_table[] = {
      "read the text of a special token, such as <|im_start|>, as that token (run: with --raw)"},
     {"--no-bos", NULL, NULL, OPTION_FLAG, VERB_TOKENIZE, AT(no_bos), 0, 0, NULL,
      "omit the BOS token that the model adds before a text"},
-    {"--template", NULL, "NAME", OPTION_TEXT, ANSWERS | VERB_BENCH, AT(chat_template), 0, 0, NULL,
-     "chat template to use instead of the one in the file"},
+    {"--template", NULL, "NAME|FILE", OPTION_TEXT, ANSWERS | VERB_BENCH, AT(chat_template), 0, 0,
+     NULL,
+     "chat template to use instead of the one in the file: a built-in one, or the Jinja source in "
+     "FILE, a path with a slash or with the ending .jinja"},
     {"--max-tokens", NULL, "N", OPTION_INT, GENERATES, AT(max_tokens), 0, INT32_MAX, NULL,
      "most tokens of an answer; 0 (default): until the model ends it or the context is full"},
     {"--prompt-tokens", "-p", "N", OPTION_LIST, VERB_BENCH, AT(prompt_tokens), 0, 0, NULL,
@@ -48,7 +51,8 @@ const struct option option_table[] = {
     {"--stop", NULL, "TEXT", OPTION_TEXTS, GENERATES, AT(stop), 0, 0, NULL,
      "end the answer before this text; may be given several times"},
     {"--json-schema", NULL, "FILE", OPTION_TEXT, GENERATES, AT(json_schema), 0, 0, NULL,
-     "answers are JSON that meets the schema in FILE"},
+     "answers are JSON that meets the schema in FILE, or the schema that is given itself: a text "
+     "that begins with {"},
     {"--grammar", NULL, "FILE", OPTION_TEXT, GENERATES, AT(grammar), 0, 0, NULL,
      "answers are texts of the grammar in FILE (GBNF)"},
     {"--temp", NULL, "T", OPTION_FLOAT, GENERATES, AT(sampling.temperature), 0, 100, NULL,

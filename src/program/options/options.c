@@ -394,7 +394,9 @@ static int set_argument(struct cli_options *options, const char *argument)
         append_text(&options->arguments, argument);
         return 0;
     }
-    if (options->verb->n_arguments < (options->model ? 2 : 1) || *place)
+    if (options->verb->bit == VERB_RUN && options->model && !options->prompt)
+        place = &options->prompt;
+    else if (options->verb->n_arguments < (options->model ? 2 : 1) || *place)
         return cli_usage_error("one argument too many: '%s'", argument);
     *place = argument;
     return 0;
