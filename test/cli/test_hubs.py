@@ -63,7 +63,7 @@ class Spellings(Hubs):
                      "https://huggingface.co/Some-One/Tiny.v1-GGUF/resolve/main/tiny-q4_k_m.gguf?download=true",
                      "https://huggingface.co/Some-One/Tiny.v1-GGUF/blob/main/tiny-q4_k_m.gguf#x",
                      self.server.url + "/Some-One/Tiny.v1-GGUF", "Some-One/Tiny.v1-GGUF:q4_k_m",
-                     "Some-One/Tiny.v1-GGUF:q4-k-m", "hf.co/Some-One/Tiny.v1-GGUF:tiny-q4_k_m.gguf",
+                     "Some-One/Tiny.v1-GGUF:q4-k-m", "hf.co/Some-One/Tiny.v1-GGUF:latest", "hf.co/Some-One/Tiny.v1-GGUF:tiny-q4_k_m.gguf",
                      "Some-One/Tiny.v1-GGUF:TINY-Q4_K_M"]:
             self.pulled(name, file)
         self.assertEqual(self.files(), [file])
@@ -667,6 +667,31 @@ class Use(Hubs):
         self.pulled("o/r", "hf.co/o/r/m-Q4_K_M.gguf")
         self.assertEqual(self.json("info", "o/r")["path"], folder + "m-Q4_K_M.gguf")
         self.assertEqual(self.json("info", "o/r:f16")["path"], folder + "m-F16.gguf")
+
+    def test_names_of_tags_are_no_names(self):
+        self.hub.ollama("tiny", "latest", DATA)
+        self.ok("pull", "tiny:latest")
+        for name in ["latest", "late", "latest.gguf"]:
+            self.fails(1, "info", name, says=name)
+        for name in ["tiny:latest", "tiny", "tin"]:
+            self.assertIn("latest.gguf", self.json("info", name)["path"])
+        self.fails(1, "info", "other", says="NAME:latest")
+
+    def test_complete_before_own(self):
+        """An interrupted fetch of Riffle's does not hide another program's file."""
+        self.hub.huggingface("o/r", {"m-Q4_0.gguf": DATA})
+        self.server.answers[self.hub.file("o/r", "m-Q4_0.gguf")] = ranged(DATA, stop=1000)
+        self.fails(1, "pull", "o/r", says="kept")
+        path = self.path(".lmstudio/models/o/r")
+        os.makedirs(path)
+        path = shutil.copy(MODEL, path + "/m-Q4_0.gguf")
+        for name in ["o/r", "o/r:Q4_0"]:
+            self.assertEqual(self.json("info", name)["path"], path)
+
+    def test_a_file_before_a_known_name(self):
+        os.makedirs(self.models)
+        path = shutil.copy(MODEL, self.models + "/qwen3-4b.gguf")
+        self.assertEqual(self.json("info", "qwen3-4b")["path"], path)
 
     def test_list_and_rm(self):
         self.hub.huggingface("o/r", {"m-Q4_0.gguf": DATA, "m-Q8_0.gguf": SMALL})

@@ -66,6 +66,8 @@ def parse(text: str) -> Name | None:
         kind = parts[-1]
     elif hub == "ollama.com":
         kind = kind or "latest"
+    elif kind.lower() == "latest":
+        colon = kind = ""
     if not all(_PLAIN.fullmatch(part) for part in (parts[0], repo, kind or "x")):
         return None
     return None if colon and not kind else Name(hub, parts[0], repo, kind)

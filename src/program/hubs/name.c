@@ -88,7 +88,10 @@ static int name_take_repo(struct hub_name *name, const char *text, size_t n)
     if (!name_take(name->repo, text, n_repo) || n_type >= HUB_TYPE || (colon && !n_type)) return 0;
     memcpy(name->type, n_type ? colon + 1 : "", n_type);
     name->type[n_type] = 0;
-    return !n_type || hub_is_plain(name->type);
+    if (n_type && !hub_is_plain(name->type)) return 0;
+    /* ollama's tag for models of others that were fetched without one. */
+    if (name->hub != HUB_OLLAMA && type_same_text(name->type, "latest")) name->type[0] = 0;
+    return 1;
 }
 
 /* ---- the hubs ------------------------------------------------------------------------------ */

@@ -214,8 +214,11 @@ static void list_join_known(struct model_list *list, size_t n_known)
 {
     for (size_t k = 0; k < n_known; k++) {
         struct model_entry *known = &list->items[k], *found = NULL;
-        for (size_t i = n_known; known->hub.hub && !found && i < list->count; i++)
-            if (entry_is_hub(&list->items[i], &known->hub) == 2) found = &list->items[i];
+        for (size_t i = n_known; known->hub.hub && i < list->count; i++) {
+            struct model_entry *entry = &list->items[i];
+            if (entry_is_hub(entry, &known->hub) != 2) continue;
+            if (!found || (found->bytes < 0 && entry->bytes >= 0)) found = entry;
+        }
         if (!found) continue;
         struct model_entry before = *known;
         known->path = found->path;
@@ -264,15 +267,29 @@ void model_list_free(struct model_list *list)
 static int entry_is_called(const struct model_entry *entry, const char *name)
 {
     size_t n = strlen(name);
-    return strcmp(entry->name, name) == 0 || strcmp(entry->file, name) == 0 ||
+    if (strcmp(entry->name, name) == 0) return 1;
+    if (entry->hub.hub == HUB_OLLAMA) return 0; /* its file is called as a tag */
+    return strcmp(entry->file, name) == 0 ||
            (n == stem_length(entry->file) && strncmp(entry->file, name, n) == 0);
+}
+
+static int entry_begins_with(const struct model_entry *entry, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(entry->name, name, n) == 0 ||
+           (entry->hub.hub != HUB_OLLAMA && strncmp(entry->file, name, n) == 0);
 }
 
 const struct model_entry *model_list_exact(const struct model_list *list, const char *name)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (entry_is_called(&list->items[i], name)) return &list->items[i];
-    return NULL;
+    const struct model_entry *found = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct model_entry *entry = &list->items[i];
+        if (!entry_is_called(entry, name)) continue;
+        /* A file of the user's comes before a known model that is not here. */
+        if (!found || (found->bytes < 0 && entry->bytes >= 0)) found = entry;
+    }
+    return found;
 }
 
 /* The entry that a hub's name means. Without a type the best one that is there. */
@@ -280,19 +297,17 @@ static const struct model_entry *list_find_hub(const struct model_list *list,
                                                const struct hub_name *hub)
 {
     const struct model_entry *best = NULL;
-    int best_fits = 0, best_rank = 0;
+    int best_worth = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct model_entry *entry = &list->items[i];
+        enum { RANKS = 1000 };
         int fits = entry_is_hub(entry, hub), rank = type_rank(entry->hub.type);
-        if (rank < 0) rank = INT16_MAX;
-        if (!fits || (best && !best->place[0] && entry->place[0])) continue;
-        if (entry->bytes < 0 && best && best->bytes >= 0) continue;
-        int is_better = !best || (entry->bytes >= 0 && best->bytes < 0) || fits > best_fits ||
-                        (fits == best_fits && rank < best_rank);
-        if (!is_better) continue;
-        best = entry;
-        best_fits = fits;
-        best_rank = rank;
+        if (!fits) continue;
+        /* What is complete, what fits better, what is Riffle's own, and the better type. */
+        int worth = 8 * (entry->bytes >= 0) + 2 * fits + !entry->place[0];
+        worth = (worth + 1) * RANKS - (rank < 0 ? RANKS - 1 : rank);
+        if (worth > best_worth) best = entry;
+        if (worth > best_worth) best_worth = worth;
     }
     return best;
 }
@@ -302,15 +317,14 @@ const struct model_entry *model_list_find(const struct model_list *list, const c
 {
     const struct model_entry *found = model_list_exact(list, name);
     struct hub_name hub;
-    size_t n = strlen(name), n_found = 0;
+    size_t n_found = 0;
     buffer_clear(candidates);
     if (!found && hub_name_parse(name, &hub)) return list_find_hub(list, &hub);
     if (found) return found;
     for (int others = 0; others <= 1 && !n_found; others++) {
         for (size_t i = 0; i < list->count; i++) {
             const struct model_entry *entry = &list->items[i];
-            if (strncmp(entry->name, name, n) != 0 && strncmp(entry->file, name, n) != 0) continue;
-            if ((entry->place[0] != 0) != others) continue;
+            if (!entry_begins_with(entry, name) || (entry->place[0] != 0) != others) continue;
             buffer_printf(candidates, "%s%s", n_found++ ? ", " : "", entry->name);
             found = entry;
         }
@@ -331,7 +345,9 @@ int model_list_explain(const struct model_list *list, const char *name,
     struct suggestion best = suggestion_for(name);
     for (size_t i = 0; i < list->count; i++) suggestion_offer(&best, list->items[i].name);
     return cli_fail("there is no file, folder or known model '%s'%s", name,
-                    best.name ? best.text : "; `riffle list` shows the known ones");
+                    best.name ? best.text
+                              : "; `riffle list` shows the known ones, and a name with a tag "
+                                "(NAME:latest) is one of ollama's");
 }
 
 int model_is_complete(const struct model_entry *entry)

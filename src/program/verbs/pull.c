@@ -70,7 +70,7 @@ static int pull_url(const struct cli_options *options, const struct model_list *
 {
     struct buffer file = {0}, path = {0};
     struct pull pull;
-    const struct model_entry *entry;
+    const struct known_model *known = known_models();
     char sha256[SHA256_TEXT];
     int status = url_file_name(options, &file);
     if (status == CLI_OK && options->model[strcspn(options->model, " \t\r\n")])
@@ -79,13 +79,9 @@ static int pull_url(const struct cli_options *options, const struct model_list *
         status = cli_usage_error("--sha256 takes 64 hexadecimal digits");
     if (status == CLI_OK) {
         buffer_printf(&path, "%s/%s", list->folder, file.data);
-        entry = model_list_exact(list, file.data);
-        if (entry && entry->known) {
-            /* A mirror of a known model must give that model. */
-            pull = pull_known(entry->known, path.data);
-        } else {
-            pull = pull_file(file.data, path.data);
-        }
+        /* A mirror of a known model must give that model. */
+        while (known->name[0] && strcmp(known->file, file.data) != 0) known++;
+        pull = known->name[0] ? pull_known(known, path.data) : pull_file(file.data, path.data);
         pull.order.sources = options->model;
         if (options->sha256) pull.order.sha256 = sha256;
         status = pull_with(&pull, options);
