@@ -11,45 +11,11 @@
 #include "hubs/types.h"
 
 static const struct {
-    const char *name;
     int (*list)(struct listing *listing, const struct hub_call *call, struct rf_error *error);
     int (*url)(const struct listing *listing, const struct hub_file *file, char url[HTTP_URL]);
-} kinds[HUB_COUNT] = {[HUB_HUGGINGFACE] = {"Hugging Face", huggingface_list, huggingface_url},
-                      [HUB_OLLAMA] = {"ollama's registry", ollama_list, ollama_url},
-                      [HUB_MODELSCOPE] = {"ModelScope", modelscope_list, modelscope_url}};
-
-int hub_explain(const struct hub_name *name, const struct http_refusal *refusal,
-                struct rf_error *error)
-{
-    char text[HUB_NAME_TEXT], address[512];
-    const char *variable = hub_token_variable(name->hub), *hub = kinds[name->hub].name;
-    int has_token = hub_token(name->hub) != NULL, status = refusal->status;
-    int is_gated = strcmp(refusal->reason, "GatedRepo") == 0;
-    hub_name_write(name, text);
-    hub_address(name->hub, address, sizeof address);
-    if (status == 429 && refusal->retry_after >= 0)
-        return rf_fail(error, RF_ERR_IO, "%s takes no more requests now: try again in %d seconds",
-                       hub, refusal->retry_after);
-    if (status == 429)
-        return rf_fail(error, RF_ERR_IO, "%s takes no more requests now: try again later", hub);
-    if (status == 404 || (status == 401 && strcmp(refusal->reason, "RepoNotFound") == 0))
-        return rf_fail(error, RF_ERR_IO, "%s has no %s%s%s%s", hub, text,
-                       variable && !has_token ? ", or only for its owner: then set " : "",
-                       variable && !has_token ? variable : "",
-                       strcmp(refusal->reason, "RevisionNotFound") == 0 ? " in this revision" : "");
-    if ((status != 401 && status != 403) || !variable) return error->code;
-    if (!has_token)
-        return rf_fail(error, RF_ERR_IO,
-                       "%s is only for those who accepted its conditions: accept them on %s/%s/%s, "
-                       "and set %s to a token of your account",
-                       text, address, name->owner, name->repo, variable);
-    if (is_gated || status == 403)
-        return rf_fail(error, RF_ERR_IO,
-                       "the account of %s may not read %s: accept its conditions on %s/%s/%s",
-                       variable, text, address, name->owner, name->repo);
-    return rf_fail(error, RF_ERR_IO, "%s does not accept the token in %s for %s", hub, variable,
-                   text);
-}
+} kinds[HUB_COUNT] = {[HUB_HUGGINGFACE] = {huggingface_list, huggingface_url},
+                      [HUB_OLLAMA] = {ollama_list, ollama_url},
+                      [HUB_MODELSCOPE] = {modelscope_list, modelscope_url}};
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 

@@ -42,9 +42,4 @@ int hub_find(const struct hub_name *name, const struct hub_call *call, struct hu
              struct rf_error *error);
 void hub_model_free(struct hub_model *model);
 
-/* Replaces the sentence of a refused request by one that says what can be done; others stay.
- * Returns the code. */
-int hub_explain(const struct hub_name *name, const struct http_refusal *refusal,
-                struct rf_error *error);
-
 #endif

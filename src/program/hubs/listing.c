@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "fetch/page.h"
+#include "hubs/explain.h"
 
 enum { MOST_FILES = 100000, LONGEST_NAME = 512 };
 

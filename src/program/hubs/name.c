@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "fetch/http.h"
-#include "hubs/types.h"
 #include "platform/file.h"
 
 /* The hosts of each hub; the first of a hub names its folder. */
@@ -36,13 +35,6 @@ void hub_address(enum hub hub, char *address, size_t cap)
     size_t n = strlen(chosen);
     while (n && chosen[n - 1] == '/') n--;
     snprintf(address, cap, "%s%.*s", strstr(chosen, "://") ? "" : "https://", (int)n, chosen);
-}
-
-int hub_is_plain(const char *text)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-";
-    return text[0] && !strchr(".-", text[0]) && !text[strspn(text, allowed)];
 }
 
 /* ---- pieces -------------------------------------------------------------------------------- */

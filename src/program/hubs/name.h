@@ -2,10 +2,10 @@
 #ifndef HUBS_NAME_H
 #define HUBS_NAME_H
 
-#include <stddef.h>
+#include "hubs/types.h"
 
 enum hub { HUB_NONE, HUB_HUGGINGFACE, HUB_OLLAMA, HUB_MODELSCOPE, HUB_COUNT };
-enum { HUB_PART = 97, HUB_TYPE = 256, HUB_NAME_TEXT = 512 };
+enum { HUB_PART = 97, HUB_NAME_TEXT = 512 };
 
 struct hub_name {
     enum hub hub;
@@ -26,10 +26,6 @@ void hub_name_folder(const struct hub_name *name, char text[HUB_NAME_TEXT]);
 /* The name of the repository that has a folder: `host` is the folder of a hub. 0 if none has it. */
 int hub_name_of_folder(const char *host, const char *owner, const char *repo,
                        struct hub_name *name);
-
-/* Whether the text is a name of a file or folder on every system, and nothing else: letters, digits
- * and "_+.-", not beginning with a dot or dash. */
-int hub_is_plain(const char *text);
 
 /* The address of a hub without a slash at its end, from its variable (HF_ENDPOINT,
  * RIFFLE_OLLAMA_REGISTRY, MODELSCOPE_DOMAIN) or the public one. */

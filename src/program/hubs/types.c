@@ -31,6 +31,13 @@ int type_same_text(const char *a, const char *b)
     return n == strlen(b) && same_texts(a, b, n);
 }
 
+int hub_is_plain(const char *text)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-";
+    return text[0] && !strchr(".-", text[0]) && !text[strspn(text, allowed)];
+}
+
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

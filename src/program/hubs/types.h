@@ -5,9 +5,7 @@
 
 #include <stddef.h>
 
-#include "hubs/name.h"
-
-enum { TYPE_TEXT = 32 };
+enum { TYPE_TEXT = 32, HUB_TYPE = 256 /* a type, or a file of a repository */ };
 
 /* Whether the file is a GGUF model by its name: no projector, importance matrix, or part of a split
  * model but the first. */
@@ -34,6 +32,9 @@ int type_choose(const char *const *paths, size_t n, const char *wanted);
 /* Whether a file has the type or name `wanted`. 2: in these words; 1: but for a maker's prefix. */
 int type_matches(const char *path, const char *wanted);
 
+/* Whether the text is a name of a file or folder on every system, and nothing else: letters, digits
+ * and "_+.-", not beginning with a dot or dash. */
+int hub_is_plain(const char *text);
 /* Whether two texts are equal but for capitals (ASCII). */
 int type_same_text(const char *a, const char *b);
 

@@ -3,39 +3,12 @@
 #ifndef MODELS_MODEL_LIST_H
 #define MODELS_MODEL_LIST_H
 
-#include "models/known_models.h"
-
-struct model_entry {
-    char *name; /* a known model's short name; a hub's name; else the file's without .gguf, or the
-                   folder's */
-    char *file; /* name of the file in its folder */
-    char *path;
-    const struct known_model *known; /* NULL: not in scripts/models.tsv */
-    struct hub_name hub;             /* HUB_NONE: no hub is known to have it */
-    const char *place; /* the program that has the file, which is only read; "": Riffle */
-    int is_folder;     /* safetensors and their JSON files */
-    int64_t bytes;     /* bytes on the disk; -1: not there, or only a part of it */
-};
-
-struct model_list {
-    char folder[LONGEST_PATH];
-    /* The known ones in their order, then the others in the folder by name, then those of other
-     * programs. */
-    struct model_entry *items;
-    size_t count;
-};
+#include "models/entries.h"
 
 /* Reads the folder, which need not exist. CLI_OK, or CLI_FAILED with a sentence on standard error.
  * model_list_free is allowed in both cases. */
 int model_list_read(struct model_list *list);
 void model_list_free(struct model_list *list);
-
-/* For the files that fill the list. Adds an entry; a model of another program that is not complete
- * is left out. `hub` may be NULL; `place` is a literal. */
-void model_list_add(struct model_list *list, const char *name, const char *file, const char *path,
-                    const char *place, const struct hub_name *hub);
-/* Bytes of a folder with config.json and safetensors; -1 where there is none. */
-int64_t model_folder_bytes(const char *path);
 
 /* The entry that is called `name`: its name, its file, its file without .gguf, or an unambiguous
  * beginning of one of these; or what a hub's name means, without a type the best one that is there.
@@ -53,12 +26,6 @@ int model_list_explain(const struct model_list *list, const char *name,
 int model_is_complete(const struct model_entry *entry);
 /* Prints how the model can be fetched. Returns CLI_FAILED. */
 int model_explain_missing(const struct model_entry *entry);
-
-/* Bytes of an interrupted fetch, of all parts. */
-uint64_t model_kept_bytes(const struct model_entry *entry);
-/* Calls `each` with the path of each file of a model that is one file or several parts. */
-void model_each_file(const struct model_entry *entry, void (*each)(void *user, const char *path),
-                     void *user);
 
 /* The path of MODEL: an existing file, a folder of safetensors or with one GGUF model, else as
  * model_list_find says. For free(); NULL

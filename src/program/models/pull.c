@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hubs/hub.h"
+#include "hubs/explain.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"

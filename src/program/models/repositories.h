@@ -3,7 +3,7 @@
 #ifndef MODELS_REPOSITORIES_H
 #define MODELS_REPOSITORIES_H
 
-#include "models/model_list.h"
+#include "models/entries.h"
 
 /* Adds the models of Riffle's folders of hubs, also those that were fetched in part. */
 void repositories_add_own(struct model_list *list);

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "chat/conversation.h"
-#include "models/pull.h"
+#include "models/pull_hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/pull.h"
+#include "models/pull_hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
