@@ -359,7 +359,7 @@ class Machine(Case):
 
     def test_no_template(self):
         """stories260K has none: nothing is guessed, and the sentence says how to choose."""
-        self.fails(1, "run", MODEL, "-p", "a", says="(choose with --template or --raw)")
+        self.fails(1, "run", MODEL, "-p", "a", "--system", "b", says="(choose with --template or --raw)")
         self.fails(1, "chat", MODEL, says="--template")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
