@@ -5,10 +5,11 @@ import os
 import pathlib
 import random
 import shutil
+import struct
 
 from harness import MODEL, Case, Terminal, main
 from hub import Hub, document, refuse, sha256
-from model_files import Folder, split_gguf
+from model_files import STRING, Folder, Gguf, split_gguf
 from web import Server, ranged, redirect, whole
 
 DATA = pathlib.Path(MODEL).read_bytes()
@@ -534,6 +535,38 @@ class Lies(Hubs):
         data = b"GGUF" + bytes(2000)
         self.serve(data, data)
         self.refused("o/r", says="Riffle cannot read it")
+
+    def test_another_architecture(self):
+        """A model that does not run is refused when its first bytes have come."""
+        model = b"".join(Gguf().parts())
+        self.assertGreater(len(model), 10000)
+        for written, says in [(b"mamba", '"mamba", which does not run'), (b"llam\x1b", "does not run")]:
+            data = model.replace(b"llama", written, 1)
+            def answer(request):
+                request.head(200, Content_Length=len(data))
+                request.send(data[:8192])
+                request.block()
+            self.serve(answer, data)
+            result = self.refused("o/r", says=says)
+            self.assertNotIn("\x1b", result.err)
+        self.hub.ollama("tiny", "1b", data)
+        self.refused("tiny:1b", says="does not run")
+
+    def test_first_bytes_that_say_nothing(self):
+        """An architecture that is not at the beginning is found out at the end."""
+        model = b"".join(Gguf().parts())
+        for key in ["a", "a" * 5000]:
+            late = Gguf()
+            late.values.insert(0, (key, struct.pack("<IQ", STRING, 5000) + b"x" * 5000))
+            data = b"".join(late.parts())
+            self.serve(ranged(data), data)
+            self.ok("pull", "o/r")
+            self.ok("rm", "o/r:Q4_0", "--yes")
+        for i in range(24, 4200, 37):  # a length that leads anywhere
+            data = model[:i] + b"\xff" * 8 + model[i + 8:]
+            self.serve(ranged(data), data)
+            self.assertIn(self.riffle("pull", "o/r").returncode, (0, 1))
+            shutil.rmtree(self.models)
 
     def test_redirects(self):
         self.serve(redirect(self.hub.file("o/r", "m-Q4_0.gguf")))

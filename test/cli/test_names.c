@@ -106,6 +106,9 @@ static void check_types(void)
     CHECK_MSG(type_choose(files, 5, "") == 4, "%d", type_choose(files, 5, ""));
     CHECK_MSG(type_choose(files, 5, "q8_0") == 2, "%d", type_choose(files, 5, "q8_0"));
     CHECK_MSG(type_choose(files, 5, "a-q6_k") == 4, "%d", type_choose(files, 5, "a-q6_k"));
+    CHECK_MSG(type_matches("m-fp16.gguf", "F16") == 2 && type_matches("m-F32.gguf", "fp32") == 2 &&
+                  !type_matches("m-fp16.gguf", "F32") && !type_matches("m-BF16.gguf", "F16"),
+              "floats");
     CHECK_MSG(type_choose(files, 5, "F16") == -1, "%d", type_choose(files, 5, "F16"));
     CHECK_MSG(type_choose(files, 0, "") == -1, "none");
     char other[64];

@@ -160,6 +160,7 @@ def _places(name: Name, own: Path) -> Iterator[Iterator[tuple[str, Path]]]:
 def _fits(name: Name, kind: str, path: Path) -> int:
     """Whether a model is meant: 2, 1 but for a maker's prefix, or 0."""
     wanted, own = (text.upper().replace("-", "_") for text in (name.type, kind))
+    wanted, own = (re.sub(r"^FP(16|32)$", r"F\1", text) for text in (wanted, own))
     stem = _PART.sub("", path.stem)
     if not name.type or wanted == own:
         return 2

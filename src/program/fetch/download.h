@@ -16,6 +16,7 @@ struct download {
     int timeout_seconds;
     uint64_t done_before, done_total; /* bytes that progress counts beside these; 0, 0: none */
     fetch_progress *progress;
+    int (*peek)(void *user, const void *data, struct rf_error *error); /* as in fetch_order */
     void *user;
 };
 

@@ -24,6 +24,7 @@ static int fetch_url(const struct fetch_order *order, const char *url, struct pa
                                     .refusal = order->refusal,
                                     .timeout_seconds = order->timeout_seconds,
                                     .progress = order->progress,
+                                    .peek = order->peek,
                                     .user = order->user};
     return download(&wanted, part, sha256, error);
 }

@@ -8,6 +8,8 @@
 #include "fetch/http.h"
 #include "fetch/stamp.h"
 
+enum { FETCH_PEEK = 4096 };
+
 struct fetch_order {
     const char *path;             /* path of the finished file; its folder exists */
     const char *sources;          /* separated by spaces, tried in order; each gives the whole file:
@@ -21,6 +23,9 @@ struct fetch_order {
     int timeout_seconds;          /* see struct http_request */
     struct http_refusal *refusal; /* NULL: not asked for */
     fetch_progress *progress;     /* called several times a second */
+    /* Whether a URL's file can become one, by its first FETCH_PEEK bytes, before the rest comes;
+     * NULL: it is not asked. 0, or a negative code with a sentence. */
+    int (*peek)(void *user, const void *data, struct rf_error *error);
     /* Whether the finished file is what it should be. 0, or a negative code with a sentence. */
     int (*accept)(void *user, const char *path, struct rf_error *error);
     void *user;

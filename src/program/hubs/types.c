@@ -150,9 +150,20 @@ int type_rank(const char *type)
     return -1;
 }
 
+/* "FP16" and "F16" are one type. */
+static const char *without_letters(const char *type)
+{
+    static const char *const floats[] = {"F16", "FP16", "F32", "FP32"};
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (type_same_text(type, floats[i])) return type + strlen(type) - 2;
+    return type;
+}
+
 /* Types are compared with dashes as underscores: "q4-k-m". */
 static int same_type(const char *a, const char *b)
 {
+    a = without_letters(a);
+    b = without_letters(b);
     size_t n = strlen(a);
     if (n != strlen(b)) return 0;
     for (size_t i = 0; i < n; i++) {

@@ -13,7 +13,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
-#include "riffle.h"
+#include "riffle_experimental.h"
 
 enum { DEFAULT_TIMEOUT = 60 };
 
@@ -70,6 +70,44 @@ static int pull_accept(void *user, const char *path, struct rf_error *error)
     return code == RIFFLE_OK
                ? 0
                : rf_fail(error, code, "Riffle cannot read it: %s", riffle_last_error());
+}
+
+/* The value of general.architecture at the beginning of a GGUF file (version 2 or 3), or 0 bytes
+ * where it is not among the texts there. */
+static size_t find_architecture(const unsigned char *data, char name[64])
+{
+    static const char key[] = "general.architecture";
+    enum { HEADER = 24, STRING = 8 };
+    for (size_t at = HEADER; at + 8 <= FETCH_PEEK;) {
+        uint64_t n_key, n;
+        uint32_t type;
+        memcpy(&n_key, data + at, 8);
+        if (n_key > FETCH_PEEK || at + 8 + n_key + 12 > FETCH_PEEK) return 0;
+        const unsigned char *found = data + at + 8;
+        memcpy(&type, found + n_key, 4);
+        memcpy(&n, found + n_key + 4, 8);
+        at += 8 + n_key + 12;
+        if (type != STRING || n > FETCH_PEEK || at + n > FETCH_PEEK) return 0;
+        if (n_key == sizeof key - 1 && memcmp(found, key, n_key) == 0) {
+            if (n >= 64) return 0;
+            memcpy(name, data + at, n);
+            name[n] = 0;
+            return n;
+        }
+        at += n;
+    }
+    return 0;
+}
+
+/* A model that does not run is refused before all of it has come. */
+static int pull_peek(void *user, const void *data, struct rf_error *error)
+{
+    const struct pull *pull = user;
+    char name[64];
+    if (!find_architecture(data, name) || riffle_knows_architecture(name)) return 0;
+    return rf_fail(error, RF_ERR_UNSUPPORTED,
+                   "%s is of the architecture \"%s\", which does not run here (docs/models.md)",
+                   pull->name, name);
 }
 
 /* Prints why the fetch failed, and how much of it is kept. */
@@ -167,6 +205,7 @@ struct pull pull_file(const char *name, const char *path)
                                       .magic = "GGUF",
                                       .timeout_seconds = DEFAULT_TIMEOUT,
                                       .progress = pull_on_progress,
+                                      .peek = pull_peek,
                                       .accept = pull_accept};
     return pull;
 }
