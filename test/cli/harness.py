@@ -21,6 +21,7 @@ MODEL = str(pathlib.Path(__file__).resolve().parent.parent / "data" / "stories26
 RIFFLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
 # RIFFLE_EMULATOR: a program that runs it, such as wine
 COMMAND = [*os.environ.get("RIFFLE_EMULATOR", "").split(), RIFFLE]
+BRIEF = os.environ.get("RIFFLE_TEST_BRIEF") == "1"  # an instrumented program: what repeats is left out
 TIMEOUT = 300  # seconds; only so that a hang becomes a failure
 
 

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-from harness import MODEL, RIFFLE, Case, Terminal, main
+from harness import BRIEF, MODEL, RIFFLE, Case, Terminal, main
 from model_files import split_gguf
 
 OPENING = [["info"], ["run", "-p", "a"], ["chat"], ["bench"], ["tokenize", "-p", "a"]]
@@ -180,6 +180,7 @@ class Empty(Case):
 # What a terminal acts on: an escape sequence, C1's CSI, marks that turn text, a line's end, a byte that is no UTF-8.
 HOSTILE = [b"a\x1b[31mb", "a\u009b31mb".encode(), "a\u202etxt".encode(), "a\u200f\u2066b".encode(), b"a\nb", b"a\x7fb",
            b"a\xff\xfeb", "a\u2028b".encode()]
+HOSTILE = HOSTILE[::3] if BRIEF else HOSTILE  # one that a terminal acts on, one that reorders, one that is no UTF-8
 
 
 class Names(Case):
