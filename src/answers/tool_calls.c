@@ -181,7 +181,7 @@ static int read_named_call(const struct tool_form *form, const json_t *tools, st
     const json_t *function = take_name(c, tools);
     c->at = brace;
     json_t *arguments = rf_json_load(c->at, bytes_left(c), &used, NULL);
-    if (!function || !arguments || add_call(function, arguments, calls)) return -1;
+    if (add_call(function, arguments, calls)) return -1;
     c->at += used;
     take_tag(c, "```");
     take_tag(c, form->call_end);

@@ -56,7 +56,7 @@ static inline riffle_session *open_session(riffle_model *model, int32_t n_ctx, i
 }
 
 /* A random draft head of the tiny model. NULL on two devices, which have none. */
-#define TINY_HEAD "heads/blocks.gguf"
+#define TINY_HEAD "heads/chosen.gguf"
 
 static inline const char *head_if_any(void)
 {
