@@ -86,6 +86,27 @@ static int add_description(const struct tool_manner *manner, json_t *messages, j
     return code;
 }
 
+/* Calls and results get ids with the function's name; `ids` has the new ones by the old ones. */
+static int name_ids(json_t *message, json_t *ids)
+{
+    json_t *calls = json_object_get(message, "tool_calls"),
+           *result = json_object_get(message, "tool_call_id");
+    const char *old = rf_json_c_string(result);
+    json_t *known = old ? json_object_get(ids, old) : NULL;
+    if (known) json_object_set(message, "tool_call_id", known);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *call = json_array_get(calls, i);
+        const char *name =
+            rf_json_c_string(json_object_get(json_object_get(call, "function"), "name"));
+        old = rf_json_c_string(json_object_get(call, "id"));
+        if (!name || !old) continue;
+        json_t *id = json_sprintf("functions.%s:%d", name, (int)json_object_size(ids));
+        if (!id || json_object_set(ids, old, id)) return -1;
+        json_object_set_new(call, "id", id);
+    }
+    return 0;
+}
+
 /* A message with calls, as the template takes it. */
 static int adapt_calls(const struct tool_manner *manner, json_t *message)
 {
@@ -128,11 +149,12 @@ static int adapt_result(json_t *messages, json_t *message)
 
 static json_t *adapt_messages(const struct tool_manner *manner, const json_t *given)
 {
-    json_t *messages = json_array();
+    json_t *messages = json_array(), *ids = json_object();
     for (size_t i = 0; i < json_array_size(given); i++) {
         json_t *message = json_deep_copy(json_array_get(given, i));
-        int code = message ? 0 : -1;
+        int code = message && ids ? 0 : -1;
         int is_result = has_role(message, "tool") || has_role(message, "function");
+        if (!code && manner->named_ids) code = name_ids(message, ids);
         if (!code && json_array_size(json_object_get(message, "tool_calls")))
             code = adapt_calls(manner, message);
         if (!code && is_result && !manner->has_tool_role)
@@ -141,9 +163,11 @@ static json_t *adapt_messages(const struct tool_manner *manner, const json_t *gi
             code = json_array_append(messages, message);
         json_decref(message);
         if (!code) continue;
+        json_decref(ids);
         json_decref(messages);
         return NULL;
     }
+    json_decref(ids);
     for (size_t i = 0; i < json_array_size(messages); i++)
         json_object_del(json_array_get(messages, i), "is_result");
     return messages;

@@ -59,8 +59,9 @@ static char *format_call(const riffle_model *model, const struct tool_manner *ma
 {
     json_t *arguments = manner->text_arguments ? json_string(probed_arguments)
                                                : json_loads(probed_arguments, 0, NULL);
-    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", "abcdefghi", "type", "function",
-                             "function", "name", probed_name, "arguments", arguments);
+    json_t *call = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id",
+                             manner->named_ids ? "functions.probed:0" : "abcdefghi", "type",
+                             "function", "function", "name", probed_name, "arguments", arguments);
     json_t *chat =
         json_pack("{s:[{s:s, s:s}, {s:s, s:o, s:[o]}]}", "messages", "role", "user", "content",
                   "QQQ", "role", "assistant", "content",
@@ -167,15 +168,16 @@ static const struct tool_form *form_by_words(const riffle_model *model, const ch
 static int find_calls(const riffle_model *model, struct tool_manner *manner, int *is_unknown)
 {
     *is_unknown = 0;
-    for (int way = 0; way < 16; way++) {
+    for (int way = 0; way < 32; way++) {
         struct tool_manner tried = *manner;
+        tried.named_ids = way >> 4 & 1;
         tried.null_content = way & 1;
         tried.text_arguments = way >> 1 & 1;
         tried.shows_tools = !(way >> 3 & 1);
         if (tried.shows_tools && !manner->shows_tools) continue;
         char *text = format_call(model, &tried, way >> 2 & 1);
         tried.form = text ? form_of(text) : NULL;
-        *is_unknown |= text && strstr(text, probed_name);
+        *is_unknown |= text && !tried.named_ids && strstr(text, probed_name);
         free(text);
         if (!tried.form) continue;
         tried.shows_tools = manner->shows_tools;

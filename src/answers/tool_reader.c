@@ -20,17 +20,22 @@ static size_t trimmed_length(const char *text, size_t n)
     return n;
 }
 
-/* The first place of a text in held[from ...], or held->count. */
-static size_t find_held(const struct rf_bytes *held, size_t from, const char *text)
+/* The first place of a text in held[from ... end), or held->count. */
+static size_t find_before(const struct rf_bytes *held, size_t from, size_t end, const char *text)
 {
     size_t n = strlen(text);
-    for (; from + n <= held->count; from++) {
-        const char *at = memchr(held->data + from, *text, held->count - n - from + 1);
+    for (; from + n <= end; from++) {
+        const char *at = memchr(held->data + from, *text, end - n - from + 1);
         if (!at) break;
         from = (size_t)(at - held->data);
         if (memcmp(at, text, n) == 0) return from;
     }
     return held->count;
+}
+
+static size_t find_held(const struct rf_bytes *held, size_t from, const char *text)
+{
+    return find_before(held, from, held->count, text);
 }
 
 int rf_tool_reader_wants(const struct tool_reader *reader, const char *control)
@@ -110,7 +115,9 @@ static const struct tool_tags *first_tags(const struct rf_bytes *held, const str
 {
     const struct tool_tags *first = NULL;
     for (size_t i = 0; i < TOOL_TAGS && form->tags[i].open; i++) {
-        size_t at = find_held(held, 0, form->tags[i].open);
+        const char *open = form->tags[i].open;
+        size_t end = first ? *begin + strlen(open) : held->count;
+        size_t at = find_before(held, 0, end < held->count ? end : held->count, open);
         if (at == held->count || (first && at >= *begin)) continue;
         first = &form->tags[i];
         *begin = at;

@@ -20,6 +20,7 @@ struct tool_manner {
     int has_system;     /* and of the role "system" */
     int null_content;   /* a message that only calls has no content, else an empty one */
     int text_arguments; /* arguments are a text, else an object */
+    int named_ids;      /* it writes ids in place of names: "functions.NAME:NUMBER" */
 };
 
 /* The form is the one in which the template writes a call; where it writes none, the one that its

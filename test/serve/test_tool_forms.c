@@ -25,6 +25,7 @@ static const struct known {
     {"hf-deepseek-ai-DeepSeek-R1", "deepseek-v3", 0, 1, 1},
     {"hf-meetkai-functionary-medium-v2.2", NULL, 0, 0, 1},
     {"hf-meta-llama-Llama-3.2-11B-Vision-Instruct", "llama3", 1, 1, 1},
+    {"hf-moonshotai-Kimi-K2-Thinking", "kimi-k2", 1, 1, 1},
     {"hf-openbmb-MiniCPM3-4B", "minicpm3", 1, 1, 1},
     {"hf-zai-org-GLM-5.1", "glm", 1, 1, 1},
     {"llama3", "hermes", 0, 0, 1},

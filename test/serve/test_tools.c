@@ -311,6 +311,88 @@ static void check_channels(const json_t *tools)
     }
 }
 
+/* An answer made at random of a form's own texts, calls that it writes, and others. */
+static size_t make_answer(const struct tool_form *form, uint32_t *random, char *answer, size_t cap)
+{
+    static const char *const others[] = {
+        "f",       "typed", "h",        " ",         "\n",
+        "{",       "}",     "]",        "\"",        "\\",
+        "'",       "(",     ")",        "=",         ":",
+        ",",       "i",     "17",       "{\"a\":1}", "{\"name\":\"f\",\"arguments\":{}}",
+        "```json", "```",   "f(a='x')", "text",      "<",
+        "</"};
+    const char *const own[] = {form->tags[0].open, form->tags[0].close, form->tags[1].open,
+                               form->call,         form->call_end,      form->name,
+                               form->name_end,     form->key,           form->key_end,
+                               form->value,        form->value_end,     form->quote};
+    size_t n = 0, n_others = sizeof others / sizeof *others;
+    json_t *calls =
+        json_loads("[{\"function\":{\"name\":\"typed\",\"arguments\":{\"s\":\"a\",\"i\":2}}}"
+                   ",{\"function\":{\"name\":\"f\"}}]",
+                   0, NULL);
+    char *written = rf_tools_write(form, calls);
+    for (uint32_t parts = 1 + (*random >> 16) % 12; parts > 0; parts--) {
+        *random = *random * 1664525u + 1013904223u;
+        uint32_t chosen = *random >> 8;
+        const char *text = chosen % 5 == 0 ? written
+                           : chosen % 2    ? own[chosen / 16 % 12]
+                                           : others[chosen / 16 % n_others];
+        size_t length = text ? strlen(text) : 0;
+        if (length && chosen % 11 == 0) length = chosen / 64 % length;
+        if (n + length >= cap) break;
+        if (length) memcpy(answer + n, text, length);
+        n += length;
+    }
+    free(written);
+    json_decref(calls);
+    return n;
+}
+
+/* The text and the calls of an answer that comes in pieces of `step` bytes. For free(). */
+static char *read_in_steps(const struct tool_form *form, const json_t *tools, const char *answer,
+                           size_t n, size_t step)
+{
+    struct tool_reader reader;
+    struct rf_bytes text = {0};
+    struct rf_error error;
+    json_t *calls = json_array();
+    rf_tool_reader_begin(&reader, form, tools);
+    reader.seed = SEED;
+    for (size_t at = 0; at < n; at += step)
+        CHECK_INT(rf_tool_reader_push(&reader, answer + at, n - at < step ? n - at : step, 0, &text,
+                                      calls, &error),
+                  0);
+    CHECK_INT(rf_tool_reader_push(&reader, NULL, 0, 1, &text, calls, &error), 0);
+    json_t *both = json_pack("[s%, o]", text.count ? text.data : "", text.count, calls);
+    char *dump = json_dumps(both, 0);
+    json_decref(both);
+    rf_bytes_free(&rf_system_allocator, &text);
+    rf_tool_reader_free(&reader);
+    return dump;
+}
+
+/* Whatever an answer is, its pieces change nothing. */
+static void check_random(const json_t *tools)
+{
+    uint32_t random = SEED;
+    char answer[4096];
+    int n_calls = 0;
+    for (int turn = 0; turn < 60; turn++)
+        for (size_t f = 0; f < n_tool_forms; f++) {
+            size_t n = make_answer(&tool_forms[f], &random, answer, sizeof answer);
+            char *whole = read_in_steps(&tool_forms[f], tools, answer, n, sizeof answer);
+            for (size_t step = 1; step <= 7; step += 2) {
+                char *cut = read_in_steps(&tool_forms[f], tools, answer, n, step);
+                /* NULL: characters were cut apart, as texts of tokens are not */
+                if (whole && cut) CHECK_STR(cut, whole);
+                free(cut);
+            }
+            n_calls += whole && strstr(whole, "\"arguments\"");
+            free(whole);
+        }
+    CHECK(n_calls > 100);
+}
+
 /* Only the first call is taken. */
 static void check_most(const json_t *tools)
 {
@@ -367,6 +449,7 @@ int main(void)
     }
     check_most(tools);
     check_channels(tools);
+    check_random(tools);
     check_forced("hermes", "<tool_call>\n",
                  "[[{\"text\":\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \"},"
                  "{\"schema\":{\"type\":\"object\"}},{\"text\":\"}\"}],"
