@@ -19,14 +19,14 @@ static size_t bytes_left(const struct cursor *c)
     return (size_t)(c->end - c->at);
 }
 
-static int is_blank(char c)
+static int is_call_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static void skip_blanks(struct cursor *c)
+static void cursor_skip(struct cursor *c)
 {
-    while (c->at < c->end && is_blank(*c->at)) c->at++;
+    while (c->at < c->end && is_call_blank(*c->at)) c->at++;
 }
 
 /* A tag without the blanks at its ends. */
@@ -38,8 +38,8 @@ struct tag {
 static struct tag tag_of(const char *text)
 {
     struct tag tag = {text ? text : "", text ? strlen(text) : 0};
-    while (tag.n && is_blank(tag.text[tag.n - 1])) tag.n--;
-    while (tag.n && is_blank(*tag.text)) tag.text++, tag.n--;
+    while (tag.n && is_call_blank(tag.text[tag.n - 1])) tag.n--;
+    while (tag.n && is_call_blank(*tag.text)) tag.text++, tag.n--;
     return tag;
 }
 
@@ -60,7 +60,7 @@ static int take_tag(struct cursor *c, const char *text)
 {
     struct tag tag = tag_of(text);
     struct cursor next = *c;
-    skip_blanks(&next);
+    cursor_skip(&next);
     if (!tag.n || bytes_left(&next) < tag.n || memcmp(next.at, tag.text, tag.n) != 0) return 0;
     c->at = next.at + tag.n;
     return 1;
@@ -68,7 +68,7 @@ static int take_tag(struct cursor *c, const char *text)
 
 /* ---- tools ---- */
 
-static int is_name_byte(char c)
+static int is_tool_name_byte(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
            c == '-' || (c & 0x80);
@@ -79,13 +79,13 @@ static const json_t *take_name(struct cursor *c, const json_t *tools)
 {
     const json_t *found = NULL;
     size_t longest = 0;
-    skip_blanks(c);
+    cursor_skip(c);
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
         const char *name = json_string_value(json_object_get(function, "name"));
         size_t n = strlen(name);
         if (n <= longest || n > bytes_left(c) || memcmp(c->at, name, n) != 0) continue;
-        if (n < bytes_left(c) && is_name_byte(c->at[n])) continue;
+        if (n < bytes_left(c) && is_tool_name_byte(c->at[n])) continue;
         found = function;
         longest = n;
     }
@@ -112,7 +112,7 @@ static int add_call(const json_t *function, json_t *arguments, json_t *calls)
 }
 
 /* Takes the value. 0, or -1. */
-static int set_member(json_t *object, const struct cursor *name, json_t *value)
+static int set_argument(json_t *object, const struct cursor *name, json_t *value)
 {
     size_t n = bytes_left(name);
     char *copy = malloc(n + 1);
@@ -152,7 +152,7 @@ static int read_objects(const json_t *tools, struct cursor c, json_t *calls)
 {
     for (;;) {
         size_t used = 0, i = 0;
-        while (c.at < c.end && (is_blank(*c.at) || *c.at == ';' || *c.at == ',')) c.at++;
+        while (c.at < c.end && (is_call_blank(*c.at) || *c.at == ';' || *c.at == ',')) c.at++;
         if (c.at == c.end) return 0;
         json_t *value = rf_json_load(c.at, bytes_left(&c), &used, NULL);
         size_t n = json_is_array(value) ? json_array_size(value) : value != NULL;
@@ -233,7 +233,7 @@ static int read_pair(const struct tool_form *form, const json_t *function, struc
     if (is_string == 1) types = TOOL_STRING;
     if (is_string == 0 && types == TOOL_STRING) types = TOOL_ANY;
     json_t *made = rf_tool_value(from, (size_t)(to - from), types);
-    return made ? set_member(arguments, &name, made) : -1;
+    return made ? set_argument(arguments, &name, made) : -1;
 }
 
 static int read_pairs_call(const struct tool_form *form, const json_t *tools, struct cursor *c,
@@ -258,18 +258,18 @@ static int read_pairs_call(const struct tool_form *form, const json_t *tools, st
 /* ---- literals ---- */
 
 /* Takes key=value. 0, or -1. */
-static int read_literal(const struct tool_form *form, struct cursor *c, json_t *arguments)
+static int read_literal_pair(const struct tool_form *form, struct cursor *c, json_t *arguments)
 {
     size_t used = 0;
-    skip_blanks(c);
+    cursor_skip(c);
     const char *key_end = find_tag(c, form->key_end);
     struct cursor key = {c->at, key_end ? key_end : c->at};
-    while (key.at < key.end && is_blank(key.end[-1])) key.end--;
+    while (key.at < key.end && is_call_blank(key.end[-1])) key.end--;
     if (key.at == key.end) return -1;
     c->at = key_end + tag_of(form->key_end).n;
     json_t *value = rf_tool_literal(c->at, bytes_left(c), form->quote, &used);
     c->at += used;
-    return value ? set_member(arguments, &key, value) : -1;
+    return value ? set_argument(arguments, &key, value) : -1;
 }
 
 /* name(key=value, ...) or name{key:value, ...} */
@@ -281,7 +281,7 @@ static int read_literal_call(const struct tool_form *form, const json_t *tools, 
     json_t *arguments = function && take_tag(c, form->name_end) ? json_object() : NULL;
     int code = arguments ? 0 : -1, goes_on = !code && !take_tag(c, form->call_end);
     while (goes_on && !code) {
-        code = read_literal(form, c, arguments);
+        code = read_literal_pair(form, c, arguments);
         goes_on = !code && take_tag(c, ",");
         if (!code && !goes_on && !take_tag(c, form->call_end)) code = -1;
     }
@@ -307,7 +307,7 @@ int rf_tool_calls_read(const struct tool_form *form, const json_t *tools, const 
     for (;;) {
         if (form->body == TOOL_LITERALS) take_tag(&c, ",");
         if (is_list && take_tag(&c, "]")) is_list = 0;
-        skip_blanks(&c);
+        cursor_skip(&c);
         if (c.at == c.end) return is_list ? -1 : 0;
         if (readers[form->body](form, tools, &c, calls)) return -1;
     }
@@ -354,10 +354,10 @@ int rf_tool_calls_may_begin(const char *text, size_t bytes)
     static const char *const keys[] = {"name", "tool_name",  "function", "arguments",
                                        "type", "parameters", "id",       "tool_call_id"};
     struct cursor c = {text, text + bytes};
-    if (take_tag(&c, "[")) skip_blanks(&c);
+    if (take_tag(&c, "[")) cursor_skip(&c);
     if (c.at == c.end) return 1;
     if (!take_tag(&c, "{")) return 0;
-    skip_blanks(&c);
+    cursor_skip(&c);
     if (c.at == c.end) return 1;
     if (*c.at++ != '"') return 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -106,21 +106,21 @@ struct literal {
     int depth;
 };
 
-static void skip_blanks(struct literal *l)
+static void literal_skip(struct literal *l)
 {
     while (l->at < l->end && strchr(" \t\r\n", *l->at) && *l->at) l->at++;
 }
 
-static int take_char(struct literal *l, char c)
+static int literal_takes(struct literal *l, char c)
 {
-    skip_blanks(l);
+    literal_skip(l);
     if (l->at == l->end || *l->at != c) return 0;
     l->at++;
     return 1;
 }
 
 /* The code point of n hexadecimal digits, which it takes; -1: they are none. */
-static int32_t take_hex(struct literal *l, int n)
+static int32_t literal_hex(struct literal *l, int n)
 {
     int32_t value = 0;
     if (l->end - l->at < n) return -1;
@@ -137,7 +137,7 @@ static int32_t take_hex(struct literal *l, int n)
 }
 
 /* Writes the character of an escape, whose backslash was taken. */
-static void take_escape(struct literal *l, struct rf_writer *out)
+static void literal_escape(struct literal *l, struct rf_writer *out)
 {
     static const char names[] = "n\nt\tr\rb\bf\f", same[] = "\"\\'/";
     char c = *l->at++;
@@ -146,10 +146,10 @@ static void take_escape(struct literal *l, struct rf_writer *out)
             rf_write(out, &names[i + 1], 1);
             return;
         }
-    int32_t point = c == 'u' ? take_hex(l, 4) : c == 'x' ? take_hex(l, 2) : -1;
+    int32_t point = c == 'u' ? literal_hex(l, 4) : c == 'x' ? literal_hex(l, 2) : -1;
     if (point >= 0xd800 && point < 0xdc00 && l->end - l->at > 5 && memcmp(l->at, "\\u", 2) == 0) {
         l->at += 2;
-        int32_t low = take_hex(l, 4);
+        int32_t low = literal_hex(l, 4);
         point = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00)
                                               : 0xfffd;
     }
@@ -164,7 +164,7 @@ static void take_escape(struct literal *l, struct rf_writer *out)
 }
 
 /* A string behind its first mark, up to the same mark. */
-static json_t *take_string(struct literal *l, char mark)
+static json_t *literal_string(struct literal *l, char mark)
 {
     struct rf_bytes bytes = {0};
     struct rf_error error;
@@ -175,7 +175,7 @@ static json_t *take_string(struct literal *l, char mark)
         rf_write(&out, from, (size_t)(l->at - from));
         if (l->end - l->at > 1 && *l->at == '\\') {
             l->at++;
-            take_escape(l, &out);
+            literal_escape(l, &out);
         } else if (l->at < l->end && *l->at == '\\') {
             l->at++;
         }
@@ -188,7 +188,7 @@ static json_t *take_string(struct literal *l, char mark)
 }
 
 /* A string between two `quote`s, which has no escapes. */
-static json_t *take_quoted(struct literal *l)
+static json_t *literal_quoted(struct literal *l)
 {
     size_t n = strlen(l->quote);
     const char *from = l->at + n;
@@ -206,10 +206,10 @@ static int begins_with(const struct literal *l, const char *text)
     return (size_t)(l->end - l->at) >= n && memcmp(l->at, text, n) == 0;
 }
 
-static json_t *take_value(struct literal *l);
+static json_t *literal_value(struct literal *l);
 
 /* A number, or a word of Python or JSON. */
-static json_t *take_word(struct literal *l)
+static json_t *literal_word(struct literal *l)
 {
     const char *from = l->at;
     while (l->at < l->end && !strchr(" \t\r\n,:=()[]{}\"'", *l->at)) l->at++;
@@ -225,14 +225,14 @@ static json_t *take_word(struct literal *l)
 }
 
 /* Values up to `close`. */
-static json_t *take_list(struct literal *l, char close)
+static json_t *literal_list(struct literal *l, char close)
 {
     json_t *list = json_array();
-    while (list && !take_char(l, close)) {
-        json_t *value = take_value(l);
+    while (list && !literal_takes(l, close)) {
+        json_t *value = literal_value(l);
         if (!value || json_array_append_new(list, value)) goto failed;
-        if (take_char(l, ',')) continue;
-        if (!take_char(l, close)) goto failed;
+        if (literal_takes(l, ',')) continue;
+        if (!literal_takes(l, close)) goto failed;
         break;
     }
     return list;
@@ -242,28 +242,28 @@ failed:
 }
 
 /* A key: a string, or a bare name up to a colon. */
-static json_t *take_key(struct literal *l)
+static json_t *literal_key(struct literal *l)
 {
-    skip_blanks(l);
+    literal_skip(l);
     if (l->at < l->end &&
         (*l->at == '"' || *l->at == '\'' || (l->quote && begins_with(l, l->quote))))
-        return take_value(l);
+        return literal_value(l);
     const char *from = l->at;
     while (l->at < l->end && !strchr(" \t\r\n,:{}[]()", *l->at)) l->at++;
     return l->at > from ? json_stringn(from, (size_t)(l->at - from)) : NULL;
 }
 
-static json_t *take_map(struct literal *l)
+static json_t *literal_map(struct literal *l)
 {
     json_t *map = json_object();
-    while (map && !take_char(l, '}')) {
-        json_t *key = take_key(l),
-               *value = json_is_string(key) && take_char(l, ':') ? take_value(l) : NULL;
+    while (map && !literal_takes(l, '}')) {
+        json_t *key = literal_key(l),
+               *value = json_is_string(key) && literal_takes(l, ':') ? literal_value(l) : NULL;
         int code = value ? json_object_set_new(map, json_string_value(key), value) : -1;
         json_decref(key);
         if (code) goto failed;
-        if (take_char(l, ',')) continue;
-        if (!take_char(l, '}')) goto failed;
+        if (literal_takes(l, ',')) continue;
+        if (!literal_takes(l, '}')) goto failed;
         break;
     }
     return map;
@@ -272,19 +272,19 @@ failed:
     return NULL;
 }
 
-static json_t *take_value(struct literal *l)
+static json_t *literal_value(struct literal *l)
 {
     json_t *value = NULL;
-    skip_blanks(l);
+    literal_skip(l);
     if (l->at == l->end || l->depth == NESTING) return NULL;
-    if (l->quote && begins_with(l, l->quote)) return take_quoted(l);
+    if (l->quote && begins_with(l, l->quote)) return literal_quoted(l);
     char c = *l->at;
-    if (!strchr("\"'[({", c)) return take_word(l);
+    if (!strchr("\"'[({", c)) return literal_word(l);
     l->at++;
     l->depth++;
-    if (c == '"' || c == '\'') value = take_string(l, c);
-    if (c == '[' || c == '(') value = take_list(l, c == '[' ? ']' : ')');
-    if (c == '{') value = take_map(l);
+    if (c == '"' || c == '\'') value = literal_string(l, c);
+    if (c == '[' || c == '(') value = literal_list(l, c == '[' ? ']' : ')');
+    if (c == '{') value = literal_map(l);
     l->depth--;
     return value;
 }
@@ -292,7 +292,7 @@ static json_t *take_value(struct literal *l)
 json_t *rf_tool_literal(const char *text, size_t n, const char *quote, size_t *used)
 {
     struct literal l = {.at = text, .end = text + n, .quote = quote};
-    json_t *value = take_value(&l);
+    json_t *value = literal_value(&l);
     *used = (size_t)(l.at - text);
     return value;
 }

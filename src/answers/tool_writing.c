@@ -164,14 +164,14 @@ char *rf_tools_opening(const struct tool_form *form)
 }
 
 /* Takes the part. */
-static void add_part(json_t *parts, const char *kind, json_t *value)
+static void add_choice_part(json_t *parts, const char *kind, json_t *value)
 {
     json_array_append_new(parts, json_pack("{s:o}", kind, value));
 }
 
 static void add_text(json_t *parts, const char *text, size_t n)
 {
-    if (n) add_part(parts, "text", json_stringn(text, n));
+    if (n) add_choice_part(parts, "text", json_stringn(text, n));
 }
 
 /* The bytes of what looks like a control token, "<...>" or "[...]"; 0: it is none. */
@@ -190,7 +190,7 @@ static void add_tag(json_t *parts, const char *text)
         add_text(parts, text, n);
         text += n;
         control = control_length(text);
-        if (control) add_part(parts, "token", json_stringn(text, control));
+        if (control) add_choice_part(parts, "token", json_stringn(text, control));
         text += control;
     }
 }
@@ -213,9 +213,9 @@ static void add_value(json_t *parts, const struct tool_form *form, const json_t 
         form->body == TOOL_PAIRS ? types & TOOL_STRING : form->quote && types == TOOL_STRING;
     if (is_plain) add_tag(parts, form->quote);
     if (!property && is_plain) /* required, but not described */
-        add_part(parts, "without", end_of_strings(form));
+        add_choice_part(parts, "without", end_of_strings(form));
     else if (!property)
-        add_part(parts, "schema", json_object());
+        add_choice_part(parts, "schema", json_object());
     else
         json_array_append_new(parts,
                               json_pack("{s:O, s:s, s:o*}", "schema", parameters, "property", name,
@@ -249,7 +249,7 @@ static int is_required(const json_t *parameters, const char *name)
 
 /* Pairs of literals have commas between them, so those that may be missing come last, and where
  * all may be missing, the others follow the first. Pairs between tags keep the schema's order. */
-static void add_pairs(json_t *parts, const struct tool_form *form, const json_t *parameters)
+static void add_pair_parts(json_t *parts, const struct tool_form *form, const json_t *parameters)
 {
     json_t *properties = json_object_get(parameters, "properties"), *property;
     const json_t *required = json_object_get(parameters, "required");
@@ -294,15 +294,15 @@ static json_t *call_parts(const struct tool_form *form, const json_t *function)
         char *begin = text_end(&text);
         if (begin) add_text(parts, begin, strlen(begin));
         free(begin);
-        add_part(parts, "schema", json_incref(schema));
+        add_choice_part(parts, "schema", json_incref(schema));
         add_text(parts, "}]", form->is_list ? 2 : 1);
     } else {
         add_text(parts, name, strlen(name));
         add_tag(parts, form->name_end);
         if (form->body == TOOL_NAMED) {
-            add_part(parts, "schema", json_incref(schema));
+            add_choice_part(parts, "schema", json_incref(schema));
         } else {
-            add_pairs(parts, form, schema);
+            add_pair_parts(parts, form, schema);
             add_tag(parts, form->call_end);
             if (form->is_list) add_text(parts, "]", 1);
             add_tag(parts, form->tags[0].close);
