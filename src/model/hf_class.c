@@ -203,6 +203,20 @@ static const struct rf_hf_class classes[] = {
      .windows = RF_HF_WINDOW_PERIOD,
      .is_tied = 1,
      ATTENTION_BIAS},
+    {.name = "Lfm2ForCausalLM",
+     .model_type = "lfm2",
+     .arch = RF_ARCH_LFM2,
+     .n_layer = 32,
+     .n_embd = 2560,
+     .n_ff = 12288,
+     .n_head = 32,
+     .n_head_kv = 8,
+     .n_ctx = 128000,
+     .rms_eps = 1e-5,
+     .eps_key = "norm_eps",
+     .rope = {.theta = 1e6},
+     .is_tied = 1,
+     .conv_rows = 3},
 #define GEMMA3                                                                                \
     .arch = RF_ARCH_GEMMA3, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8,         \
     .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096, \

@@ -197,7 +197,8 @@ static void check_model(const char *path, FILE *file)
 /* GGUF has no keys for what the others differ in (NO_GGUF in the script). */
 static int has_gguf(const char *folder)
 {
-    return !strstr(folder, "vision") && !strstr(folder, "yarn") && !strstr(folder, "dynamic");
+    return !strstr(folder, "vision") && !strstr(folder, "yarn") && !strstr(folder, "dynamic") &&
+           !strstr(folder, "lfm2-bias");
 }
 
 int main(int argc, char **argv)

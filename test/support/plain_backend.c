@@ -1,4 +1,5 @@
 /* The kind, the device and its queues. */
+#include "infer/state_kept.h"
 #include "support/plain.h"
 
 /* ---- failures ---- */
@@ -153,8 +154,11 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
 static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
     (void)kv;
-    return (uint64_t)n_ctx * (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * 2 *
-           (uint64_t)params->head_dim * sizeof(float);
+    uint64_t entry = (uint64_t)params->n_head_kv * 2 * (uint64_t)params->head_dim,
+             row = rf_n_conv(params, params->n_layer) ? (uint64_t)params->n_embd : 0;
+    return (uint64_t)n_ctx * (uint64_t)params->n_layer * (entry > row ? entry : row) *
+               sizeof(float) +
+           rf_states_bytes(params, n_ctx);
 }
 
 static int free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
