@@ -456,6 +456,8 @@ struct rf_backend_kind {
                     struct rf_error *error);
     int (*open)(struct rf_backend **backend, const struct rf_backend_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);
+    /* RF_ERR_UNSUPPORTED for parameters of which the kind computes not all. NULL: it computes all. */
+    int (*can_compute)(const struct rf_params *params, struct rf_error *error);
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_plan *plan);
     /* Most bytes of a cache with n_ctx positions. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);

@@ -93,6 +93,20 @@ void plain_set_memory(uint64_t bytes)
     memory = bytes;
 }
 
+static int refuses_models;
+
+void plain_refuse_models(int refuses)
+{
+    refuses_models = refuses;
+}
+
+static int can_compute(const struct rf_params *params, struct rf_error *error)
+{
+    return refuses_models ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                                    "the plain device computes no %s now", params->arch_name)
+                          : 0;
+}
+
 static const struct rf_backend_ops ops = {
     .free = backend_free,
     .queue_new = queue_new,
@@ -185,6 +199,7 @@ const struct rf_backend_kind plain_backend_kind = {
     .name = "plain",
     .describe = describe,
     .open = open_kind,
+    .can_compute = can_compute,
     .weight_bytes = plain_weight_bytes,
     .kv_bytes = kv_bytes,
     .free_bytes = free_bytes,
