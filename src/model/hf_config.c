@@ -144,17 +144,15 @@ static void read_layers(struct rf_hf *hf, const struct rf_hf_class *class)
 }
 
 /* The width of lfm2's feed-forward, which may be stated before it is reduced to two thirds, scaled
- * and rounded up (transformers, Lfm2MLP; a null factor leaves out the last two). */
+ * and rounded up (transformers, Lfm2MLP). */
 static void read_block_width(struct rf_hf *hf)
 {
-    static const char factor_key[] = "block_ffn_dim_multiplier";
     struct rf_params *params = &hf->reading.source->params;
     params->n_ff = rf_hf_count(hf, hf->text, "block_ff_dim", params->n_ff);
     if (!rf_hf_flag(hf, hf->text, "block_auto_adjust_ff_dim", 1)) return;
-    double width = trunc(2.0 * (double)params->n_ff / 3.0);
-    int32_t step = rf_hf_count(hf, hf->text, "block_multiple_of", 256);
-    if (!rf_json_has(hf->text, factor_key) || rf_json_get(hf->text, factor_key))
-        width = ceil(trunc(rf_hf_number(hf, hf->text, factor_key, 1) * width) / step) * step;
+    double factor = rf_hf_number(hf, hf->text, "block_ffn_dim_multiplier", 1),
+           step = rf_hf_count(hf, hf->text, "block_multiple_of", 256),
+           width = ceil(trunc(factor * trunc(2.0 * (double)params->n_ff / 3.0)) / step) * step;
     if (!(width >= 1 && width <= INT32_MAX))
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "intermediate_size with its factors is %g, which is no width", width);
