@@ -171,8 +171,10 @@ enum rf_op_kind {
     RF_OP_GELU_GATE, /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
-     * chosen ones if expert_norm, else over all. Copies the row of in[1] to the rows that out[0]
-     * has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
+     * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
+     * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by 1e-6 and the sum over the
+     * chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of in[1] to the
+     * rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
     RF_OP_SUM_EXPERTS,   /* out[0] += the sum of a row's experts in in[0], greatest share first,
@@ -456,7 +458,8 @@ struct rf_backend_kind {
                     struct rf_error *error);
     int (*open)(struct rf_backend **backend, const struct rf_backend_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);
-    /* RF_ERR_UNSUPPORTED for parameters of which the kind computes not all. NULL: it computes all. */
+    /* RF_ERR_UNSUPPORTED for parameters of which the kind computes not all. NULL: it computes all.
+     */
     int (*can_compute)(const struct rf_params *params, struct rf_error *error);
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_plan *plan);
     /* Most bytes of a cache with n_ctx positions. */

@@ -17,6 +17,7 @@ struct rf_layer {
     struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
+    struct rf_weight *router_choice;                            /* may be NULL */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
     struct rf_weight *shared_router, *shared_gate, *shared_up, *shared_down; /* may be NULL */
 };

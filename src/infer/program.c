@@ -80,6 +80,7 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     struct rf_op *choose =
         add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
     choose->in[1] = RF_SLOT_NORMED;
+    choose->bias[0] = layer->router_choice;
     choose->weight[1] = layer->up_exps;
     choose->weight[2] = layer->down_exps;
     struct rf_op *both = add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN,

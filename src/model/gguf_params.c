@@ -227,11 +227,15 @@ static void read_experts(struct rf_gguf *gguf)
     if (!params->n_expert) return;
     params->n_expert_used = need(gguf, gguf_count(gguf, ".expert_used_count", 0));
     /* The softmax of all, then of the chosen ones, is the softmax of the chosen ones. */
-    enum { UNSET = 0, SOFTMAX = 1, SOFTMAX_OF_CHOSEN = 3 };
+    enum { UNSET = 0, SOFTMAX = 1, SIGMOID = 2, SOFTMAX_OF_CHOSEN = 3 };
     int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
-    if (gating != UNSET && gating != SOFTMAX && gating != SOFTMAX_OF_CHOSEN)
+    int is_known = params->expert_sigmoid
+                       ? gating == SIGMOID
+                       : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
+    if (!is_known)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "key %s is %" PRId64 "; only a softmax is supported", gguf->key, gating);
+               "key %s is %" PRId64 "; of this architecture only a %s is supported", gguf->key,
+               gating, params->expert_sigmoid ? "sigmoid" : "softmax");
     params->n_ff_dense = params->n_ff;
     params->n_ff = gguf_count(gguf, ".expert_feed_forward_length", params->n_ff);
     if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)

@@ -39,6 +39,7 @@ struct rf_hf_class {
     int has_vision;       /* the text model's parameters are in text_config */
     int32_t n_expert, n_expert_used;
     int32_t n_ff_expert, n_ff_shared; /* 0: intermediate_size; none */
+    int norms_experts;                /* norm_topk_prob, where it is read */
     int32_t conv_rows;                /* conv_L_cache; 0: no layer has a convolution */
 };
 

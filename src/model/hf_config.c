@@ -184,7 +184,7 @@ static void read_convs(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     struct rf_params *params = &hf->reading.source->params;
     if (!class->conv_rows) return;
-    read_block_width(hf);
+    if (class->arch == RF_ARCH_LFM2) read_block_width(hf);
     params->conv_rows = rf_hf_count(hf, hf->text, "conv_L_cache", class->conv_rows);
     params->conv_bias = rf_hf_flag(hf, hf->text, "conv_bias", 0);
     hf->is_tied = rf_hf_flag(hf, hf->text, "tie_embedding", hf->is_tied);
@@ -241,7 +241,13 @@ static void read_experts(struct rf_hf *hf, const struct rf_hf_class *class)
         params->gate_limit = (float)rf_hf_number(hf, hf->text, "swiglu_limit", 7);
     }
     if (!class->n_ff_expert) return;
-    params->expert_norm = rf_hf_flag(hf, hf->text, "norm_topk_prob", 0);
+    params->expert_norm = rf_hf_flag(hf, hf->text, "norm_topk_prob", class->norms_experts);
+    double scale = rf_hf_number(hf, hf->text, "routed_scaling_factor", 1);
+    if (params->expert_sigmoid && scale != 1)
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "routed_scaling_factor is %g; only 1 is supported", scale);
+    if (params->expert_choice_bias)
+        params->expert_choice_bias = rf_hf_flag(hf, hf->text, "use_expert_bias", 1);
     params->n_ff_dense = params->n_ff;
     params->n_ff = rf_hf_count(hf, hf->text, "moe_intermediate_size", class->n_ff_expert);
     if (class->n_ff_shared)

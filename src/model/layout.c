@@ -281,8 +281,8 @@ int rf_layout_check(struct rf_reading *reading)
             rf_bad(
                 reading, RF_ERR_UNSUPPORTED,
                 "tensor %.200s is a bias that config.json does not ask for in a %s model; if the "
-                "model was trained with it, set attention_bias, qkv_bias or mlp_bias there to "
-                "true, as its class has it",
+                "model was trained with it, set attention_bias, qkv_bias, mlp_bias, conv_bias or "
+                "use_expert_bias there to true, as its class has it",
                 rf_layout_shown(reading, source->tensors[i].name).text, source->params.arch_name);
         else if (!expected[i])
             rf_bad(reading, RF_ERR_UNSUPPORTED,

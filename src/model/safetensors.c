@@ -44,11 +44,18 @@ static const struct alias {
     {RF_ARCH_LFM2, "mlp.gate_proj.weight", "feed_forward.w1.weight"},
     {RF_ARCH_LFM2, "mlp.up_proj.weight", "feed_forward.w3.weight"},
     {RF_ARCH_LFM2, "mlp.down_proj.weight", "feed_forward.w2.weight"},
+    {RF_ARCH_LFM2, "mlp.gate.weight", "feed_forward.gate.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.*.gate_proj.weight", "feed_forward.experts.*.w1.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.*.up_proj.weight", "feed_forward.experts.*.w3.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.*.down_proj.weight", "feed_forward.experts.*.w2.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj"},
+    {RF_ARCH_LFM2, "mlp.experts.down_proj", "feed_forward.experts.down_proj"},
 };
 
 /* The table's name as files of the architecture have it. */
 static const char *name_of_arch(enum rf_arch arch, const char *table_name)
 {
+    if (arch == RF_ARCH_LFM2MOE) arch = RF_ARCH_LFM2;
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (aliases[i].arch == arch && strcmp(aliases[i].name, table_name) == 0)
             return aliases[i].in_file;
@@ -129,7 +136,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
     for (size_t i = 0; to_gguf && p->n_expert && i < sizeof fused / sizeof *fused; i++) {
-        if (strcmp(end + 1, fused[i].hf) != 0) continue;
+        if (strcmp(end + 1, name_of_arch(p->arch, fused[i].hf)) != 0) continue;
         if (!fused[i].is_common && p->arch != RF_ARCH_GPT_OSS) continue;
         snprintf(buffer, bytes, "blk.%.*s.%s", (int)(end - (name + n)), name + n, fused[i].gguf);
         return 1;

@@ -28,7 +28,8 @@ enum rf_arch {
     RF_ARCH_QWEN3MOE,
     RF_ARCH_GPT_OSS,
     RF_ARCH_QWEN2MOE,
-    RF_ARCH_LFM2
+    RF_ARCH_LFM2,
+    RF_ARCH_LFM2MOE
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -93,10 +94,13 @@ struct rf_params {
     /* Experts: feed-forwards of width n_ff, of which a router chooses n_expert_used for a row. 0:
      * one feed-forward for all rows. */
     int32_t n_expert, n_expert_used;
-    int32_t n_ff_dense;  /* the width in layers with RF_LAYER_DENSE */
-    int32_t n_ff_shared; /* width of an expert that every row has, times a share of its own */
-    int32_t expert_norm; /* a row's shares of its experts add up to 1 */
-    int32_t expert_bias; /* the experts' matrices and the router have biases */
+    int32_t n_ff_dense;     /* the width in layers with RF_LAYER_DENSE */
+    int32_t n_ff_shared;    /* width of an expert that every row has, times a share of its own */
+    int32_t expert_norm;    /* a row's shares of its experts add up to 1 */
+    int32_t expert_bias;    /* the experts' matrices and the router have biases */
+    int32_t expert_sigmoid; /* shares are sigmoids of the router's values, not a softmax */
+    int32_t expert_choice_bias; /* exp_probs_b.bias exists: added to sigmoids where experts are
+                                   chosen, not to shares */
     /* The gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
      */
     float gate_alpha, gate_limit;

@@ -21,8 +21,9 @@ enum rf_weight_role {
 #define RF_FFN_NORM(p) \
     ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
 /* lfm2's converter names the last norm after another one. */
-#define RF_OUTPUT_NORM(p) \
-    ((p)->arch == RF_ARCH_LFM2 ? "token_embd_norm.weight" : "output_norm.weight")
+#define RF_OUTPUT_NORM(p)                                                                 \
+    ((p)->arch == RF_ARCH_LFM2 || (p)->arch == RF_ARCH_LFM2MOE ? "token_embd_norm.weight" \
+                                                               : "output_norm.weight")
 #define RF_HF_ROUTER(p) ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")
 /* Named after its place, which differs where the branch before it has a norm of its own. */
 #define RF_HF_FFN_NORM(p) \
@@ -103,6 +104,8 @@ enum rf_weight_role {
       p->n_ff, !rf_is_dense(p, layer)) \
     X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, \
       p->n_embd, !rf_is_dense(p, layer)) \
+    X(router_choice, "exp_probs_b.bias", "feed_forward.expert_bias", VECTOR, p->n_expert, 1, \
+      p->expert_choice_bias && !rf_is_dense(p, layer)) \
     X(router_bias, "ffn_gate_inp.bias", "mlp.router.bias", VECTOR, p->n_expert, 1, p->expert_bias) \
     X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, \
       p->n_expert, p->expert_bias) \

@@ -295,19 +295,48 @@ static int32_t next_best(const float *values, int32_t n, int32_t last)
     return best;
 }
 
+static double sigmoid(float x)
+{
+    return 1 / (1 + exp(-(double)x));
+}
+
+/* Choices and shares by sigmoids. */
+static void choose_by_sigmoid(const struct plain_view *view, const struct rf_op *op,
+                              const float *values, struct plain_choice *choices)
+{
+    static float chooses[RF_MAX_EXPERTS];
+    const struct rf_params *params = view->params;
+    double sum = 1e-6;
+    for (int32_t e = 0; e < params->n_expert; e++)
+        chooses[e] =
+            (float)(sigmoid(values[e]) + (op->bias[0] ? (double)op->bias[0]->values[e] : 0));
+    for (int32_t r = 0; r < params->n_expert_used; r++) {
+        choices[r].expert = next_best(chooses, params->n_expert, r ? choices[r - 1].expert : -1);
+        choices[r].share = sigmoid(values[choices[r].expert]);
+        sum += choices[r].share;
+    }
+    for (int32_t r = 0; params->expert_norm && r < params->n_expert_used; r++)
+        choices[r].share /= sum;
+}
+
 static void choose_experts(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct rf_params *params = view->params;
     const float *values = plain_row(view, op->in[0], i), *x = plain_row(view, op->in[1], i);
     struct plain_choice *choices = view->choices + i * params->n_expert_used;
     double all = 0, chosen = 0;
+    for (int32_t r = 0; r < params->n_expert_used; r++)
+        memcpy(plain_row(view, op->out[0], i * params->n_expert_used + r), x,
+               (size_t)params->n_embd * sizeof *x);
+    if (params->expert_sigmoid) {
+        choose_by_sigmoid(view, op, values, choices);
+        return;
+    }
     for (int32_t r = 0; r < params->n_expert_used; r++) {
         choices[r].expert = next_best(values, params->n_expert, r ? choices[r - 1].expert : -1);
         choices[r].share =
             exp((double)values[choices[r].expert] - (double)values[choices[0].expert]);
         chosen += choices[r].share;
-        memcpy(plain_row(view, op->out[0], i * params->n_expert_used + r), x,
-               (size_t)params->n_embd * sizeof *x);
     }
     for (int32_t e = 0; e < params->n_expert; e++)
         all += exp((double)values[e] - (double)values[choices[0].expert]);
