@@ -121,7 +121,8 @@ typedef struct riffle_model_options {
     /* "stored" or "auto" (default): quantised types as stored, all others in BF16. "bf16": all in
      * BF16. */
     const char *weights;
-    const char *chat_template; /* name of a built-in template; NULL: the file's own */
+    /* Name of a built-in template, or the Jinja source of one; NULL: the file's own. */
+    const char *chat_template;
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */

@@ -25,6 +25,13 @@ RIFFLE_API int64_t riffle_chat_prefill_json(riffle_session *session, const char 
 RIFFLE_API int64_t riffle_chat_tokenize_json(const riffle_model *model, const char *json,
                                              size_t json_bytes, int32_t *tokens, size_t cap);
 
+/* 1 if a template was chosen or the file has one, even one that is not understood; 0: a base model,
+ * which continues texts. */
+RIFFLE_API int riffle_model_has_template(const riffle_model *model);
+
+/* 1 if models of this architecture can run, by its name in GGUF files (general.architecture). */
+RIFFLE_API int riffle_knows_architecture(const char *name);
+
 typedef struct riffle_read_speed {
     double bytes_per_second; /* median of the measurements */
     double best;             /* the highest of them */

@@ -4,6 +4,7 @@
 
 #include "api/handles.h"
 #include "infer/state_kept.h"
+#include "model/arch.h"
 #include "platform/process.h"
 
 RF_API_OPTIONS(riffle_model_options, .weights = "auto", .activations = "auto", .chain = "auto")
@@ -116,6 +117,18 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;
+}
+
+int riffle_knows_architecture(const char *name)
+{
+    const struct rf_arch_row *row = rf_arch_rows;
+    while (name && row->name && strcmp(row->name, name) != 0) row++;
+    return name && row->name;
+}
+
+int riffle_model_has_template(const riffle_model *model)
+{
+    return model && (model->engine->chat || model->engine->source->chat_template);
 }
 
 int riffle_model_get_sampling(const riffle_model *model, riffle_sampling *sampling,

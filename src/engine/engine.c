@@ -72,6 +72,9 @@ static int open_chat(struct rf_engine *engine, const char *name, struct rf_error
     text = rf_token_text(engine->tokenizer, eos, 1);
     if (eos >= 0) snprintf(eos_text, sizeof eos_text, "%.*s", (int)text.bytes, text.data);
 
+    if (name && (strstr(name, "{{") || strstr(name, "{%")))
+        return rf_chat_template_new(&engine->chat, name, strlen(name), NULL, bos_text, eos_text,
+                                    &engine->allocator, error);
     if (!name && !source->chat_template) {
         rf_fail(&engine->chat_error, RF_ERR_UNSUPPORTED,
                 "%s: the file has no chat template, and no chat_template was chosen", source->name);

@@ -19,11 +19,12 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
     struct rf_reading reading = rf_reading_of(source, path, error);
     struct rf_gguf gguf = {.reading = &reading};
     int code = rf_gguf_parse(&gguf, data, bytes);
+    if (!code) rf_gguf_join_parts(&gguf);
     if (gguf.is_head)
         code = rf_bad(&reading, RF_ERR_UNSUPPORTED,
                       "is a draft head, which cannot run alone: give it with --head, beside the "
                       "model that it drafts for");
-    if (!code) rf_gguf_read_params(&gguf);
+    if (!reading.code) rf_gguf_read_params(&gguf);
     rf_tensors_split(&reading);
     if (!reading.code) code = rf_tensors_sort(&reading);
     if (!reading.code) rf_gguf_find_biases(&gguf);

@@ -42,8 +42,9 @@ struct rf_gguf {
     uint64_t alignment;
     struct rf_gguf_value *values; /* sorted by key */
     size_t n_values;
-    char key[80]; /* the last that was looked up, for sentences */
-    int is_head;  /* the architecture is that of draft heads, eagle3 */
+    char key[80];  /* the last that was looked up, for sentences */
+    int is_head;   /* the architecture is that of draft heads, eagle3 */
+    int is_joined; /* the source has the tensors of all parts of a split model */
     /* A head's tensor d2t, n_ids integers of 64 bits: ids of the target's tokens. It is not among
      * the source's tensors. NULL: there is none. */
     const unsigned char *ids;
@@ -53,6 +54,10 @@ struct rf_gguf {
 /* Reads header, metadata and tensor infos. Fills source->tensors in the file's order. The values
  * live as long as the reading. Returns its code. */
 int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes);
+
+/* Maps the other parts of a split model, which lie beside the first, and adds their tensors.
+ * Nothing happens for a model of one file. A failure is the reading's. */
+void rf_gguf_join_parts(struct rf_gguf *gguf);
 
 /* Bytes of one element; 0 for strings and arrays. */
 size_t rf_gguf_type_bytes(uint32_t type);

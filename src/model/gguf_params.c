@@ -26,10 +26,10 @@ static void read_architecture(struct rf_gguf *gguf)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "general.type is \"%.*s\"; only a \"model\" can run",
                rf_shown(type), type.data);
     int64_t n_parts = rf_gguf_integer(gguf, "split.count", 0, UINT16_MAX, 1);
-    if (n_parts > 1)
+    if (n_parts > 1 && !gguf->is_joined)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "is one of %" PRId64
-               " parts of a split model (split.count); merge them into one file first",
+               " parts of a split model (split.count); only a model's weights may be split",
                n_parts);
 }
 

@@ -3,6 +3,7 @@
 #include "model/gguf_write.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/gguf.h"
 #include "model/open.h"
@@ -37,6 +38,18 @@ static int by_tensor_data(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The copy is one file: what says that the model was split goes. */
+static void drop_split_keys(struct rf_gguf *gguf)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < gguf->n_values; i++) {
+        struct rf_str key = gguf->values[i].key;
+        if (key.bytes < 6 || memcmp(key.data, "split.", 6) != 0)
+            gguf->values[n++] = gguf->values[i];
+    }
+    gguf->n_values = n;
+}
+
 static int reread_file(struct rf_gguf_copy *copy, const char *path, struct rf_error *error)
 {
     struct rf_source *again;
@@ -48,6 +61,8 @@ static int reread_file(struct rf_gguf_copy *copy, const char *path, struct rf_er
     own->gguf.reading = &own->reading;
     code = rf_source_map(again, path, &mapping, error);
     if (!code) code = rf_gguf_parse(&own->gguf, mapping.data, mapping.bytes);
+    if (!code) rf_gguf_join_parts(&own->gguf);
+    if (!code) code = own->reading.code;
     if (code) return code;
     copy->n_tensors = (size_t)again->n_tensors;
     copy->tensors = rf_take(&own->reading, copy->n_tensors, sizeof *copy->tensors, "tensors");
@@ -57,7 +72,11 @@ static int reread_file(struct rf_gguf_copy *copy, const char *path, struct rf_er
         copy->tensors[i] = (struct rf_copied_tensor){.tensor = tensor, .dtype = tensor->dtype};
     }
     qsort(own->gguf.values, own->gguf.n_values, sizeof *own->gguf.values, by_key_data);
-    qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
+    /* Parts are mapped anywhere; their tensors keep the order of the parts. */
+    if (own->gguf.is_joined)
+        drop_split_keys(&own->gguf);
+    else
+        qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
     return 0;
 }
 

@@ -9,7 +9,14 @@
 #include "support/chi_square.h"
 #include "support/plain_sampler.h"
 
-enum { VOCAB = 512, GROUPS = 8, CELLS = GROUPS * GROUPS, SEEDS = 3000, LONG = 40, CAP = 64 };
+enum {
+    VOCAB = 512,
+    GROUPS = 8,
+    CELLS = GROUPS * GROUPS,
+    SEEDS = IS_SANITIZED ? 640 : 3000,
+    LONG = 40,
+    CAP = 64
+};
 
 static const char prompt_text[] = "Once upon a time, there was a";
 static int32_t prompt[CAP];

@@ -21,6 +21,7 @@ MODEL = str(pathlib.Path(__file__).resolve().parent.parent / "data" / "stories26
 RIFFLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
 # RIFFLE_EMULATOR: a program that runs it, such as wine
 COMMAND = [*os.environ.get("RIFFLE_EMULATOR", "").split(), RIFFLE]
+BRIEF = os.environ.get("RIFFLE_TEST_BRIEF") == "1"  # an instrumented program: what repeats is left out
 TIMEOUT = 300  # seconds; only so that a hang becomes a failure
 
 
@@ -43,8 +44,10 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="riffle-test-")
         self.addCleanup(shutil.rmtree, self.folder)
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RIFFLE_", "XDG_", "NO_COLOR", "LC_", "HWLOC_"))}
-        self.env = dict(kept, HOME=self.folder, LANG="C")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(
+            ("RIFFLE_", "XDG_", "NO_COLOR", "LC_", "HWLOC_", "HF_", "HUGGINGFACE_", "OLLAMA_", "LLAMA_CACHE", "MODELSCOPE_"))}
+        # A service of ollama's on this machine is none of the tests' business.
+        self.env = dict(kept, HOME=self.folder, LANG="C", OLLAMA_MODELS=os.path.join(self.folder, ".ollama/models"))
 
     def path(self, name, content=None):
         path = os.path.join(self.folder, name)

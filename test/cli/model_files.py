@@ -226,3 +226,52 @@ class Folder:
             with open(os.path.join(folder, name), "ab") as file:
                 file.truncate(size)
         return folder
+
+
+def skip_value(data, at, kind):
+    """The place behind a value of a GGUF file."""
+    if kind == STRING:
+        return at + 8 + struct.unpack_from("<Q", data, at)[0]
+    if kind != ARRAY:
+        return at + struct.calcsize(PACK[kind])
+    element, count = struct.unpack_from("<IQ", data, at)
+    at += 12
+    for _ in range(count):
+        at = skip_value(data, at, element)
+    return at
+
+
+def split_gguf(data, counts, changes=None, n_tensors=None):
+    """Cuts a GGUF file into parts as llama.cpp's gguf-split does: the first has the metadata, and part i has
+    counts[i] tensors. `changes` maps a part to other keys for it; `n_tensors` is what the first says of all."""
+    _, version, n_all, n_values = struct.unpack_from("<IIQQ", data)
+    assert sum(counts) == n_all
+    at = 24
+    for _ in range(n_values):
+        at += 8 + struct.unpack_from("<Q", data, at)[0]
+        at = skip_value(data, at + 4, struct.unpack_from("<I", data, at)[0])
+    values, infos = data[24:at], []
+    for _ in range(n_all):
+        begin = at
+        at += 8 + struct.unpack_from("<Q", data, at)[0]
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4
+        infos.append((data[begin:at], struct.unpack_from("<Q", data, at)[0]))
+        at += 8
+    at += -at % 32
+    ends = [offset for _, offset in infos[1:]] + [len(data) - at]
+    parts, first = [], 0
+    for no, count in enumerate(counts):
+        keys = {"split.no": (4, no), "split.count": (4, len(counts)),
+                "split.tensors.count": (5, n_all if n_tensors is None else n_tensors), **(changes or {}).get(no, {})}
+        header = b"".join(gguf_string(key) + struct.pack("<I", {4: 2}.get(kind, kind)) +
+                          struct.pack({4: "<H", 5: "<i"}[kind], value) for key, (kind, value) in keys.items())
+        n_keys, begin = len(keys), infos[first][1] if first < n_all else 0
+        if no == 0:
+            header, n_keys = values + header, n_keys + n_values
+        for info, offset in infos[first:first + count]:
+            header += info + struct.pack("<Q", offset - begin)
+        header = b"GGUF" + struct.pack("<IQQ", version, count, n_keys) + header
+        end = ends[first + count - 1] if count else begin
+        parts.append(header + bytes(-len(header) % 32) + data[at + begin:at + end])
+        first += count
+    return parts

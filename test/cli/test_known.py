@@ -6,7 +6,9 @@ import pathlib
 import re
 import shutil
 
-from harness import MODEL, Case, main
+from harness import MODEL, Case, Terminal, main
+from hub import Hub
+from web import Server
 
 DATA = pathlib.Path(MODEL).parent
 DRAFT = str(DATA / "stories260K-q.gguf")
@@ -106,6 +108,83 @@ class Drafts(Known):
             self.assertGreater(self.json("info", MODEL, *arguments)["memory"]["draft_bytes"], 0)
         self.assertEqual(self.json("info", MODEL, "--chain", "ngram > tiny-draft:mxfp4")["chain"],
                          "ngram > tiny-draft:mxfp4 > target")
+
+
+class OfHubs(Known):
+    """Known models of which the list has a repository alone: name, size and hash are the hub's."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = Server()
+        self.addCleanup(self.server.close)
+        self.hub = Hub(self.server)
+        self.hub.huggingface("Maker/Tiny-GGUF", {"tiny-Q4_0.gguf": pathlib.Path(MODEL).read_bytes(),
+                                                 "tiny-Q8_0.gguf": pathlib.Path(DRAFT).read_bytes()})
+        self.env["HF_ENDPOINT"] = self.server.url
+        self.own = self.path("hf.co/Maker/Tiny-GGUF/tiny-Q4_0.gguf")
+
+    def listed(self):
+        return {model["name"]: model for model in self.json("list")["models"]}
+
+    def test_pulled(self):
+        self.assertEqual((self.listed()["tiny-hub"]["bytes"], self.listed()["tiny-hub"]["state"]), (1200000, "not fetched"))
+        self.fails(1, "info", "tiny-hub", says=["riffle pull tiny-hub", "about 1.20 MB"])
+        self.fails(1, "rm", "tiny-hub", "--yes", says="not on this disk")
+        for name in ["tiny-hub", "tiny-h", "Maker/Tiny-GGUF", "tiny-hub"]:
+            self.assertEqual(self.ok("pull", name).out, self.own + "\n")
+        shown = self.listed()
+        self.assertNotIn("Maker/Tiny-GGUF:Q4_0", shown)
+        shown = shown["tiny-hub"]
+        self.assertEqual((shown["path"], shown["bytes"], shown["state"], shown["licence"]),
+                         (self.own, os.path.getsize(MODEL), "verified", "MIT"))
+        for name in ["tiny-hub", "maker/tiny-gguf:q4_0", "tiny-Q4_0.gguf"]:
+            self.assertEqual(self.json("info", name)["path"], self.own)
+        self.ok("rm", "tiny-hub", "--yes")
+        self.assertFalse(os.path.exists(self.path("hf.co")))
+
+    def test_another_type_is_another_model(self):
+        self.ok("pull", "Maker/Tiny-GGUF:Q8_0")
+        self.assertEqual(self.listed()["tiny-hub"]["state"], "not fetched")
+        self.assertEqual(self.listed()["Maker/Tiny-GGUF:Q8_0"]["state"], "verified")
+
+    def check_settings(self, path):
+        values, err = self.settings(path)
+        self.assertIn(LISTED, " ".join(err.split()))
+        self.assertEqual((values["temp"], values["top-k"]), ("0.375", "9"))
+        self.assertIn("riffle pull tiny-draft", self.ok("info", path).out)
+
+    def test_sampling_and_draft(self):
+        data = pathlib.Path(DRAFT).read_bytes()  # other bytes than those of a known file
+        self.hub.huggingface("Maker/Tiny-GGUF", {"tiny-Q4_0.gguf": data[:-1] + bytes([data[-1] ^ 1])})
+        self.check_settings(self.ok("pull", "tiny-hub").out.strip())
+        for place in [".lmstudio/models/Maker/Tiny-GGUF", ".cache/huggingface/hub/models--Maker--Tiny-GGUF/snapshots/x"]:
+            os.makedirs(self.path(place))
+            self.check_settings(shutil.copy(self.own, self.path(place + "/tiny-Q8_0.gguf")))
+
+    def test_of_another_program(self):
+        os.makedirs(self.path(".lmstudio/models/Maker/Tiny-GGUF"))
+        path = shutil.copy(MODEL, self.path(".lmstudio/models/Maker/Tiny-GGUF/tiny-Q4_0.gguf"))
+        shown = self.listed()["tiny-hub"]
+        self.assertEqual((shown["path"], shown["place"]), (path, "LM Studio"))
+        self.assertEqual(self.ok("pull", "tiny-hub").out, path + "\n")
+        self.fails(1, "rm", "tiny-hub", "--yes", says="LM Studio")
+
+    def test_offer(self):
+        terminal = Terminal(self, "chat", "tiny-hub", "--template", "chatml")
+        terminal.wait_for("Maker/Tiny-GGUF:Q4_0 (1.19 MB) is not on this disk. Fetch it now? [Y/n] ")
+        terminal.send("\n")
+        terminal.wait_for_prompt()
+        self.assertTrue(os.path.exists(self.own))
+
+    def test_proposal(self):
+        """The largest model for chats that this machine holds."""
+        self.fails(2, "pull", says=["NAME is missing", "riffle pull tiny-hub", "MIT"])
+        terminal = Terminal(self, "pull")
+        terminal.wait_for("tiny-hub")
+        terminal.wait_for("Fetch it now? [Y/n] ")
+        terminal.send("\n")
+        self.assertEqual(terminal.leave(), 0)
+        self.assertTrue(os.path.exists(self.own))
 
 
 if __name__ == "__main__":

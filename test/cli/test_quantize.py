@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from harness import MODEL, Case, main
+from harness import BRIEF, MODEL, Case, main
 
 TYPES = {"mxfp4": "MXFP4", "q4": "Q4_1", "q4_0": "Q4_0", "q6": "Q8_0", "q8_0": "Q8_0", "bf16": "BF16"}
 
@@ -125,7 +125,7 @@ class Quantize(Case):
     def test_calibrating_is_continued(self):
         """Interrupted whenever it may be, the file becomes the same."""
         self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
-        for name in ["w4a8", "mxfp4"]:
+        for name in ["w4a8"] if BRIEF else ["w4a8", "mxfp4"]:
             how = ["--type", name, "--calibrate", "text.txt", "--chunks", "4", "--threads", "1"]
             if name == "w4a8":
                 how += ["--high-share", "20"]
@@ -138,7 +138,7 @@ class Quantize(Case):
                 process.send_signal(signal.SIGINT)
                 code = process.wait()
                 self.assertEqual(os.path.exists(self.path("parts.gguf")), code == 0)
-                delay *= 1.3
+                delay *= 2 if BRIEF else 1.5
                 if os.path.exists(self.path("parts.gguf.calibration")):
                     sizes.append(os.path.getsize(self.path("parts.gguf.calibration")))
             self.assertEqual(sizes, sorted(sizes))  # what was finished is kept

@@ -156,7 +156,7 @@ class Start(Case):
         return calls, result.stderr.decode()
 
     def test_models(self):
-        rows = sorted(TSV, key=lambda row: int(row[3]))
+        rows = sorted((row for row in TSV if row[5] != "-"), key=lambda row: int(row[3]))
         shown = ["%s, %.0f MB" % (row[0], int(row[3]) / 1e6) for row in rows]
         for arguments, at in [([], 1), (["--small"], 0)]:
             calls, said = self.start(*arguments, "--verbose")

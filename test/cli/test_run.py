@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 
-from harness import MODEL, RIFFLE, TIMEOUT, Case, main, with_template
+from harness import BRIEF, MODEL, RIFFLE, TIMEOUT, Case, main, with_template
 from model_files import U32, Gguf
 
 DRAFT = MODEL.replace("260K", "260K-q")
@@ -78,7 +78,7 @@ class Run(Case):
               ["--chain", "ngram > draft > mxfp4", "--draft", DRAFT], ["--chain", "%s:mxfp4" % DRAFT]]
 
     def test_every_chain_writes_the_same(self):
-        for sampling in [[], ["--temp", "1", "--seed", "11"]]:
+        for sampling in [[], ["--temp", "1", "--seed", "11"]][BRIEF:]:
             plain = self.ok(*ONCE, "--max-tokens", "48", "--chain", "none", *sampling).out
             for chain in self.CHAINS:
                 for gamma in [[], ["--gamma", "1"], ["--gamma", "7", "--min-confidence", "0.3"]]:
@@ -248,6 +248,77 @@ class Run(Case):
         process.stdin.close()
         self.assertIn(process.wait(), [-signal.SIGPIPE, 0, 1])
         self.assertEqual(process.stderr.read(), b"")
+
+
+class Texts(Case):
+    """Where the text and the template of an answer may come from."""
+
+    RUN = ["run", MODEL, "--template", "chatml", "--max-tokens", "8"]
+
+    def shown(self, *arguments, **options):
+        shown = self.json(*arguments, **options)
+        return shown["text"], shown["prompt_tokens"]
+
+    def test_without_an_option(self):
+        wanted = self.shown(*self.RUN, "-p", "Tell a story")
+        self.assertEqual(self.shown(*self.RUN, "Tell a story"), wanted)
+        self.assertEqual(self.shown("run", "--template", "chatml", MODEL, "Tell a story", "--max-tokens", "8"), wanted)
+        self.fails(2, *self.RUN, "", says="the text of -p is empty")
+        self.fails(2, *self.RUN, "a", "b", says="one argument too many: 'b'")
+        self.fails(2, *self.RUN, "a", "-f", "x", says="-f")
+
+    def test_what_is_piped_in_comes_first(self):
+        for piped in ["int main;", "int main;\n"]:
+            for prompt in [["-p", "Find the bug"], ["Find the bug"]]:
+                self.assertEqual(self.shown(*self.RUN, *prompt, stdin=piped),
+                                 self.shown(*self.RUN, stdin="int main;\n\nFind the bug"))
+        self.assertEqual(self.shown(*self.RUN, "-p", "Hi", stdin="\n"), self.shown(*self.RUN, stdin="Hi"))
+        self.fails(1, *self.RUN, "-p", "Hi", stdin=b"a\0b", says="zero byte at offset 1")
+        self.assertEqual(self.ok(*ONCE, "--max-tokens", "8", stdin="more").out, self.ok(*ONCE, "--max-tokens", "8").out)
+
+    def test_dash_is_standard_input(self):
+        self.assertEqual(self.shown(*self.RUN, "-f", "-", stdin="Hi\n"), self.shown(*self.RUN, "-p", "Hi"))
+        self.assertEqual(self.ok("tokenize", MODEL, "-f", "-", stdin="Hi").out, self.ok("tokenize", MODEL, "-p", "Hi").out)
+        self.assertRegex(self.fails(1, *self.RUN, "-f", "-", stdin="").err, "standard input is empty")
+        self.ok(*self.RUN, "-f", self.path("-", "a file of this name has a path"))
+
+    def test_schema_in_the_command(self):
+        schema = '{"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"], "additionalProperties": false}'
+        run = [*self.RUN[:-1], "60", "-p", "Hi", "--json-schema"]
+        wanted = self.ok(*run, self.path("schema", schema)).out
+        for text in [schema, " \n" + schema]:
+            self.assertEqual(self.ok(*run, text).out, wanted)
+        self.assertRegex(wanted, r'^\s*\{\s*"a"\s*:\s*"x"')
+        self.fails(1, *self.RUN, "-p", "Hi", "--json-schema", "{", says="--json-schema")
+        self.fails(1, *self.RUN, "-p", "Hi", "--json-schema", '{"type": 5}', says="--json-schema")
+
+    def test_template_of_a_file(self):
+        chatml = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                  "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+        wanted = self.shown(*self.RUN, "-p", "Hi")
+        os.mkdir(self.path("folder"))
+        run = ["run", MODEL, "--max-tokens", "8", "-p", "Hi", "--template"]
+        for name in ["my.jinja", "folder/any", "./chatml"]:
+            self.path(name, chatml)
+            self.assertEqual(self.shown(*run, name), wanted, name)
+        self.path("chatml", "{{ nonsense")
+        self.assertEqual(self.shown(*run, "chatml"), wanted)  # a name of the program's comes first
+        self.fails(1, *run, "absent.jinja", says="absent.jinja")
+        self.fails(1, *run, self.path("plain.jinja", "text alone"), says=["plain.jinja", "Jinja"])
+        self.fails(1, *run, self.path("zero.jinja", b"{{ a }}\0"), says="zero.jinja")
+        self.fails(1, *run, self.path("broken.jinja", "{{ a "), says="line 1")
+
+    def test_base_model(self):
+        """A text is continued, and that is said; a template that is not understood is an error."""
+        run = ["run", MODEL, "--max-tokens", "8"]
+        result = self.ok(*run, "-p", "Once upon a time")
+        self.assertEqual(result.out, self.ok(*ONCE, "--max-tokens", "8").out)
+        self.assertIn("has no chat template, so it continues the text", result.err)
+        self.assertEqual(self.ok(*ONCE, "--max-tokens", "8").err, "")
+        self.fails(1, *run, "-p", "a", "--system", "b", says="no chat template")
+        broken = self.path("broken.gguf", with_template("{{ a "))
+        self.fails(1, "run", broken, "-p", "a", says="line 1")
+        self.fails(1, "chat", MODEL, stdin="a\n", says="no chat template")
 
 
 class Interrupt(Case):

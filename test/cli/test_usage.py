@@ -133,7 +133,8 @@ class Arguments(Case):
         for verb in OPENS:
             self.fails(2, verb, says="MODEL is missing")
             self.fails(2, verb, "", says="MODEL is an empty text")
-            self.fails(2, verb, MODEL, "second", says="'second'")
+            prompt = ["a"] if verb == "run" else []  # its text may be given without -p
+            self.fails(2, verb, MODEL, *prompt, "second", says="'second'")
         self.fails(2, "list", MODEL, says="one argument too many")
         self.fails(2, "roofline", MODEL, says="one argument too many")
         self.fails(2, "cores", MODEL, says="one argument too many")

@@ -410,12 +410,15 @@ static void check_model(const char *name, const struct rf_source *source, enum r
             continue; /* it has no kernels */
         backend->ops->free(backend);
         every_layer_agrees(&subject, tier);
-        rows_are_independent(&subject, tier, RF_KV_F16, thorough);
-        rows_are_independent(&subject, tier, RF_KV_BF16, 0);
-        rows_are_independent(&subject, tier, RF_KV_Q8, thorough);
-        rows_are_independent(&subject, tier, RF_KV_Q4, 0);
-        texts_share_a_pass(&subject, tier, 5);  /* together as few as a decoding step has */
-        texts_share_a_pass(&subject, tier, 37); /* many */
+        /* Instrumented plain C takes most of the time. */
+        int is_slow = IS_SANITIZED && tier == RF_TIER_SCALAR, every_row = thorough && !is_slow;
+        rows_are_independent(&subject, tier, RF_KV_F16, every_row);
+        if (!is_slow) rows_are_independent(&subject, tier, RF_KV_BF16, 0);
+        rows_are_independent(&subject, tier, RF_KV_Q8, every_row);
+        if (!is_slow) rows_are_independent(&subject, tier, RF_KV_Q4, 0);
+        if (!is_slow)
+            texts_share_a_pass(&subject, tier, 5); /* together as few as a decoding step has */
+        texts_share_a_pass(&subject, tier, 37);    /* many */
         a_cancelled_pass_harms_nothing(&subject, tier);
         scores_are_log_softmax(&subject, tier);
     }

@@ -28,6 +28,7 @@
 
 #include "reference/rounding.h"
 #include "reference/weights.h"
+#include "support/loops.h"
 
 /* Buffers for one token, and the keys and values of all tokens before it. */
 struct state {
@@ -253,9 +254,7 @@ static void attend(float *out, const float *query, const float *keys, const floa
 {
     double largest = -INFINITY, total = 0;
     for (int t = 0; t <= position; t++) {
-        double dot = 0;
-        for (int i = 0; i < head_dim; i++)
-            dot += (double)query[i] * keys[(size_t)t * stride + (size_t)i];
+        double dot = loop_dot(query, keys + (size_t)t * stride, (size_t)head_dim);
         score[t] = dot * (double)(1.0f / sqrtf((float)head_dim)); /* the engine's factor is F32 */
         if (score[t] > largest) largest = score[t];
     }
@@ -305,9 +304,7 @@ static void linear(float *y, const struct reference_matrix *w, const float *bias
         x = rounded;
     }
     for (int o = 0; o < n_out; o++) {
-        double sum = 0;
-        for (int i = 0; i < n_in; i++)
-            sum += (double)w->values[(size_t)o * (size_t)n_in + (size_t)i] * x[i];
+        double sum = loop_dot(w->values + (size_t)o * (size_t)n_in, x, (size_t)n_in);
         y[o] = (float)(sum + (bias ? bias[o] : 0.0f));
     }
 }

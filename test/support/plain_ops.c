@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "support/loops.h"
 #include "support/plain.h"
 
 float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
@@ -96,8 +97,7 @@ static void linear(const struct plain_view *view, const struct rf_op *op, int32_
         for (size_t o = 0; o < rows; o++) sums[o] = 0;
         for (size_t j = 0; j < weight->columns; j++) {
             const float *column = weight->values + j * weight->rows + first;
-            double operand = (double)view->rounded[j];
-            for (size_t o = 0; o < rows; o++) sums[o] += (double)column[o] * operand;
+            loop_add(sums, column, (double)view->rounded[j], rows);
         }
         for (size_t o = 0; o < rows; o++) {
             double bias = op->bias[l] ? (double)op->bias[l]->values[first + o] : 0.0;
@@ -154,13 +154,11 @@ static void attend(const struct plain_view *view, const struct rf_op *op, size_t
     double sink = op->weight[0] ? (double)op->weight[0]->values[head] : -INFINITY;
     for (size_t t = first; t < n; t++) {
         const float *key = entries[t] + offset;
-        double dot = 0;
         if (view->base.shape.has_window && !rf_window_has((int32_t)n - 1, (int32_t)t)) {
             scores[t] = -INFINITY;
             continue;
         }
-        for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)key[j];
-        scores[t] = dot * (double)op->scale;
+        scores[t] = loop_dot(query, key, dim) * (double)op->scale;
         if (op->cap > 0) scores[t] = (double)op->cap * tanh(scores[t] / (double)op->cap);
         if (scores[t] > largest) largest = scores[t];
     }
@@ -169,9 +167,7 @@ static void attend(const struct plain_view *view, const struct rf_op *op, size_t
     total += exp(sink - largest);
     for (size_t j = 0; j < dim; j++) sums[j] = 0;
     for (size_t t = first; t < n; t++) {
-        const float *value = entries[t] + offset + dim;
-        double share = scores[t] / total;
-        for (size_t j = 0; j < dim; j++) sums[j] += share * (double)value[j];
+        loop_add(sums, entries[t] + offset + dim, scores[t] / total, dim);
     }
     for (size_t j = 0; j < dim; j++) out[j] = (float)sums[j];
 }

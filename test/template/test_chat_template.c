@@ -427,6 +427,7 @@ static void check_bounds(void)
     };
     const struct rf_chat_message message = {"user", "hi"};
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        if (IS_SANITIZED && i % 3) continue; /* each works until its limit of work is reached */
         struct rf_chat_template *chat;
         struct rf_rendered rendered;
         struct rf_error error = {0};

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from . import _places
 from ._errors import FileError
 
 #: The wheel has a copy; in a checkout the file is where the program's build finds it.
@@ -41,22 +42,32 @@ def models_folder() -> Path:
 
 
 def known_files() -> dict[str, str]:
-    """The names of the known models, and their files."""
+    """The names of the known models, and their files, or the names that a hub has for them."""
     for table in _TABLES:
         if table.exists():
             lines = table.read_text(encoding="utf-8").splitlines()
             rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
-            return {row[0]: row[1] for row in rows}
+            return {row[0]: row[7] if row[1] == "-" else row[1] for row in rows}
     return {}
 
 
 def find_path(model: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The path of a model: what exists, else the file of that name in the models' folder."""
+    """The path of a model: what exists, else a file in the models' folder, else a hub's name.
+
+    A hub's name means a model that is on the disk, in Riffle's folder or another program's.
+    """
     name = os.fsdecode(model)
-    if not name or "\0" in name or os.path.exists(name) or os.path.basename(name) != name:
+    if not name or "\0" in name or os.path.exists(name):
         return model
     folder = models_folder()
     known = known_files().get(name)
+    found = _places.find(known or name, folder)
+    if found:
+        return found
+    if _places.parse(name):
+        raise FileError(f"the model {name} is not on this disk; `riffle pull {name}` fetches it")
+    if os.path.basename(name) != name:
+        return model
     for file in (known, name, name + ".gguf"):
         if file and (folder / file).exists():
             return folder / file

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import unittest
+from pathlib import Path
 
 from cases import PROMPT, TINY, Case, real_model, riffle, with_template
-from riffle import _folder
+from riffle import _folder, _places
 
 
 class Folder(Case):
@@ -36,6 +38,91 @@ class Folder(Case):
             riffle.Model("nothing")
         with self.assertRaisesRegex(riffle.FileError, "/nothing"):
             riffle.Model(self.folder / "nothing")
+        for name in ("o/r", "hf.co/o/r:Q8_0", "tiny:1b", "qwen3-4b"):
+            with self.assertRaisesRegex(riffle.FileError, f"`riffle pull {name}` fetches it"):
+                riffle.Model(name)
+
+
+class Hubs(Case):
+    """Names of hubs, for models that `riffle pull` or another program has put on the disk."""
+
+    def setUp(self):
+        super().setUp()
+        names = ("RIFFLE_MODELS", "HOME", "HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "XDG_CACHE_HOME")
+        previous = {name: os.environ.get(name) for name in names}
+
+        def restore():
+            for name, value in previous.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
+        self.addCleanup(restore)
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(RIFFLE_MODELS=str(self.folder / "own"), HOME=str(self.folder))
+
+    def put(self, path, data=None):
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if data is None:
+            shutil.copy(TINY, path)
+        else:
+            path.write_bytes(data)
+        return path
+
+    def check(self, path, *names):
+        for name in names:
+            self.assertEqual(_folder.find_path(name), path, name)
+            with riffle.Model(name, header_only=True) as model:
+                self.assertEqual(model.info.architecture, "llama")
+
+    def test_own(self):
+        self.put("own/hf.co/o/r/m-q8_0.gguf")
+        best = self.put("own/hf.co/o/r/m-q4_k_m.gguf")
+        self.put("own/hf.co/o/r/m-F16.gguf")
+        self.check(
+            best, "o/r", "hf.co/o/r", "o/r:Q4_K_M", "o/r:q4-k-m", "huggingface.co/o/r:m-q4_k_m.gguf",
+            "https://huggingface.co/o/r", "https://hf.co/o/r/resolve/main/m-q4_k_m.gguf?download=true",
+        )
+        tag = self.put("own/ollama.com/library/tiny/1b.gguf")
+        self.check(tag, "tiny:1b", "ollama.com/library/tiny:1b", "https://ollama.com/library/tiny:1b")
+        other = self.put("own/modelscope.cn/o/r/x-Q4_0.gguf")
+        self.check(other, "modelscope.cn/o/r", "modelscope.cn/models/o/r:Q4_0")
+        for name in ("o/r:Q2_K", "tiny:2b", "O/x"):
+            with self.assertRaises(riffle.FileError):
+                riffle.Model(name)
+
+    def test_a_known_name(self):
+        path = self.put("own/hf.co/Qwen/Qwen3-4B-GGUF/Qwen3-4B-Q4_K_M.gguf")
+        self.check(path, "qwen3-4b")
+
+    def test_other_programs(self):
+        cached = self.put(".cache/huggingface/hub/models--a--b/snapshots/1/m-Q4_0.gguf")
+        studio = self.put(".lmstudio/models/c/d/m-Q4_0.gguf")
+        blob = self.put(".ollama/models/blobs/sha256-" + "1" * 64)
+        layers = [{"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + "1" * 64}]
+        self.put(
+            ".ollama/models/manifests/registry.ollama.ai/library/tiny/1b",
+            json.dumps({"layers": layers}).encode(),
+        )
+        for bad in (b"", b"[]", b'{"layers": 5}', b'{"layers": [{}]}', b"\xff"):
+            self.put(".ollama/models/manifests/registry.ollama.ai/library/tiny/bad", bad)
+            with self.assertRaises(riffle.FileError):
+                riffle.Model("tiny:bad")
+        self.check(cached, "a/b", "a/b:q4_0")
+        self.check(studio, "c/d")
+        self.check(blob, "tiny:1b")
+        own = self.put("own/hf.co/a/b/m-Q8_0.gguf")
+        self.check(own, "a/b")
+        self.check(cached, "a/b:Q4_0")
+
+    def test_the_order_of_types_is_the_program_s(self):
+        source = Path(__file__).resolve().parents[3] / "src" / "program" / "hubs" / "types.c"
+        if not source.exists():
+            self.skipTest("not in a checkout")
+        order = re.search(r"order\[\] = \{(.*?)\};", source.read_text(encoding="utf-8"), re.S)[1]
+        self.assertEqual(re.findall(r'"(.*?)"', order), _places.TYPES)
 
 
 class Answers(Case):

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "fetch/order.h"
 #include "platform/folder.h"
 
 static const uint64_t margin = 64u << 20; /* bytes that are left free on the disk for others */
@@ -113,6 +114,16 @@ static int check_magic(const struct download *wanted, const struct part *part,
                    http_shown(wanted->url, shown), wanted->magic);
 }
 
+/* Shows the first bytes to the caller. */
+static int peek(const struct download *wanted, const struct part *part, struct rf_error *error)
+{
+    char first[FETCH_PEEK];
+    if (!wanted->peek) return 0;
+    int64_t got = rf_partial_read(&part->file, 0, first, sizeof first, error);
+    if (got < 0) return (int)got;
+    return got == FETCH_PEEK ? wanted->peek(wanted->user, first, error) : 0;
+}
+
 /* The first bytes of the whole file have come. What there is of it goes if they can be a model's.
  */
 static int download_replace(struct state *state, const void *data, size_t n, struct rf_error *error)
@@ -145,9 +156,10 @@ static int download_on_data(void *user, const void *data, size_t n, struct rf_er
         if (code) return code;
     }
     code = part_append(part, data, n, error);
-    if (code || !wanted->magic) return code;
-    size_t needed = strlen(wanted->magic);
-    return before < needed && before + n >= needed ? check_magic(wanted, part, error) : 0;
+    size_t needed = wanted->magic ? strlen(wanted->magic) : 0;
+    if (!code && before < needed && before + n >= needed) code = check_magic(wanted, part, error);
+    if (!code && before < FETCH_PEEK && before + n >= FETCH_PEEK) code = peek(wanted, part, error);
+    return code;
 }
 
 static int download_on_poll(void *user)
@@ -178,6 +190,8 @@ static int attempt(const struct download *wanted, struct part *part, struct rf_e
     const struct http_request request = {.url = wanted->url,
                                          .from = from,
                                          .validator = part->state.validator,
+                                         .token = wanted->token,
+                                         .refusal = wanted->refusal,
                                          .timeout_seconds = wanted->timeout_seconds,
                                          .begin = download_on_begin,
                                          .data = download_on_data,

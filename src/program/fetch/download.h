@@ -11,9 +11,12 @@ struct download {
     const char *sha256; /* the file's; NULL: unknown */
     uint64_t most_bytes;
     const char *magic; /* how the file begins; NULL: any */
+    const char *token; /* as in struct http_request */
+    struct http_refusal *refusal;
     int timeout_seconds;
     uint64_t done_before, done_total; /* bytes that progress counts beside these; 0, 0: none */
     fetch_progress *progress;
+    int (*peek)(void *user, const void *data, struct rf_error *error); /* as in fetch_order */
     void *user;
 };
 

@@ -19,9 +19,12 @@ static int fetch_url(const struct fetch_order *order, const char *url, struct pa
                                     .bytes = order->bytes,
                                     .sha256 = order->sha256,
                                     .most_bytes = order->most_bytes,
-                                    .magic = "GGUF",
+                                    .magic = order->magic,
+                                    .token = order->token,
+                                    .refusal = order->refusal,
                                     .timeout_seconds = order->timeout_seconds,
                                     .progress = order->progress,
+                                    .peek = order->peek,
                                     .user = order->user};
     return download(&wanted, part, sha256, error);
 }

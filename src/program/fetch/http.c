@@ -9,9 +9,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "platform/clock.h"
 #include "platform/file.h"
 
-enum { MOST_REDIRECTS = 10 };
+enum { MOST_REDIRECTS = 10, MOST_ATTEMPTS = 5, MOST_WAIT = 300 /* seconds before an attempt */ };
 
 struct transfer {
     const struct http_request *request;
@@ -21,6 +22,8 @@ struct transfer {
     int began; /* `begin` was called */
     int64_t range_from, range_total; /* values of Content-Range; -1: not said */
     char etag[256], modified[64], encoding[32];
+    char next[HTTP_URL]; /* the link as it was sent */
+    struct http_refusal refusal;
     char words[CURL_ERROR_SIZE];
 };
 
@@ -44,6 +47,34 @@ const char *http_shown(const char *url, char shown[HTTP_SHOWN])
     int scheme = (int)(strstr(url, "://") ? strstr(url, "://") + 3 - url : 0);
     snprintf(shown, HTTP_SHOWN, "%.*s%.*s", scheme, url, n < 150 ? (int)n : 150, host);
     return shown;
+}
+
+int http_escape(const char *text, int slashes, char *escaped, size_t cap)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    size_t n = 0;
+    for (; *text && n + 4 <= cap; text++)
+        if (strchr(plain, *text) || (slashes && *text == '/'))
+            escaped[n++] = *text;
+        else
+            n += (size_t)snprintf(escaped + n, 4, "%%%02X", (unsigned char)*text);
+    if (*text || !cap) return -1;
+    escaped[n] = 0;
+    return 0;
+}
+
+int http_unescape(const char *text, size_t n, char *plain, size_t cap)
+{
+    int n_plain = 0, fits = 0;
+    char *decoded = curl_easy_unescape(NULL, text, (int)n, &n_plain);
+    if (decoded && n && n_plain > 0 && (size_t)n_plain < cap) {
+        memcpy(plain, decoded, (size_t)n_plain + 1);
+        fits = 1;
+        for (int i = 0; i < n_plain; i++) fits &= (unsigned char)plain[i] >= 32 && plain[i] != 127;
+    }
+    curl_free(decoded);
+    return fits ? 0 : -1;
 }
 
 int http_file_name(const char *url, char *name, size_t cap)
@@ -116,6 +147,40 @@ static int header_is(const char *line, size_t n, const char *name, char *value, 
     return 1;
 }
 
+/* The address of rel="next" in a Link header (RFC 8288): <URL>; rel="next", ... */
+static void take_link(struct transfer *transfer, const char *value)
+{
+    for (const char *at = value; (at = strchr(at, '<'));) {
+        const char *end = strchr(at, '>');
+        if (!end) return;
+        size_t n = (size_t)(end - at - 1), rest = strcspn(end, ",");
+        const char *rel = strstr(end, "rel=\"next\"");
+        if (rel && rel < end + rest && n < sizeof transfer->next) {
+            memcpy(transfer->next, at + 1, n);
+            transfer->next[n] = 0;
+            return;
+        }
+        at = end;
+    }
+}
+
+/* Headers of refusals: Retry-After in seconds (RFC 9110, 10.2.3), or RateLimit with the seconds
+ * until its window ends, t (draft-ietf-httpapi-ratelimit-headers). */
+static void take_refusal(struct transfer *transfer, const char *line, size_t n)
+{
+    struct http_refusal *refusal = &transfer->refusal;
+    char value[128];
+    header_is(line, n, "X-Error-Code", refusal->reason, sizeof refusal->reason);
+    int is_after = header_is(line, n, "Retry-After", value, sizeof value);
+    if (!is_after &&
+        (refusal->retry_after >= 0 || !header_is(line, n, "RateLimit", value, sizeof value)))
+        return;
+    const char *number = value, *t = strstr(value, ";t=");
+    if (!is_after) number = t ? t + 3 : "";
+    size_t digits = strspn(number, "0123456789");
+    if (digits && digits < 7) refusal->retry_after = atoi(number);
+}
+
 static size_t http_on_header(char *line, size_t size, size_t n, void *user)
 {
     struct transfer *transfer = user;
@@ -124,7 +189,12 @@ static size_t http_on_header(char *line, size_t size, size_t n, void *user)
     if (n > 5 && strncmp(line, "HTTP/", 5) == 0) { /* another answer, after a redirect */
         transfer->etag[0] = transfer->modified[0] = transfer->encoding[0] = 0;
         transfer->range_from = transfer->range_total = -1;
+        transfer->next[0] = 0;
+        transfer->refusal = (struct http_refusal){.retry_after = -1};
     }
+    char link[HTTP_URL + 256];
+    if (header_is(line, n, "Link", link, sizeof link)) take_link(transfer, link);
+    take_refusal(transfer, line, n);
     if (header_is(line, n, "Content-Range", value, sizeof value)) {
         long long from, to, total;
         int fields = sscanf(value, "bytes %lld-%lld/%lld", &from, &to, &total);
@@ -152,7 +222,7 @@ static int http_fail(struct transfer *transfer, int code, const char *format, ..
 static int http_begin(struct transfer *transfer)
 {
     const struct http_request *request = transfer->request;
-    struct http_reply reply = {.total = -1, .validator = ""};
+    struct http_reply reply = {.total = -1, .validator = "", .next = transfer->next};
     curl_off_t length = -1;
     long status = 0;
     char *url = NULL;
@@ -163,11 +233,14 @@ static int http_begin(struct transfer *transfer)
     if (status == 416)
         return http_fail(transfer, RF_ERR_CONTEXT, "the file ends before byte %llu",
                          (unsigned long long)request->from);
-    if (status != 0 && status != 200 && status != 206) /* 0: a file */
+    if (status != 0 && status != 200 && status != 206) { /* 0: a file */
+        transfer->refusal.status = (int)status;
         return http_fail(transfer, RF_ERR_IO, "the server answered with status %ld%s", status,
                          status == 404                    ? " (not found)"
                          : status == 401 || status == 403 ? " (not allowed)"
+                         : status == 429                  ? " (too many requests)"
                                                           : "");
+    }
     if (transfer->encoding[0] && strcasecmp(transfer->encoding, "identity") != 0)
         return http_fail(transfer, RF_ERR_IO, "the server sends it compressed (%s), unasked",
                          transfer->encoding);
@@ -222,10 +295,22 @@ static void allow_protocols(CURL *curl, int is_https)
 #endif
 }
 
+/* Whether nobody can read what is sent to this address on its way. */
+static int keeps_secrets(const char *url)
+{
+    static const char *const local[] = {"http://localhost", "http://127.0.0.1", "http://[::1]"};
+    if (strncasecmp(url, "https://", 8) == 0) return 1;
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        size_t n = strlen(local[i]);
+        if (strncasecmp(url, local[i], n) == 0 && (!url[n] || strchr(":/", url[n]))) return 1;
+    }
+    return 0;
+}
+
 /* The request's headers, for curl_slist_free_all; NULL if memory is short. */
 static struct curl_slist *http_headers(const struct http_request *request)
 {
-    char line[512];
+    char line[1024];
     /* The hash is of the file, so nothing may be compressed on the way. */
     struct curl_slist *all = curl_slist_append(NULL, "Accept-Encoding: identity"), *more = all;
     if (more && request->accept) {
@@ -234,6 +319,11 @@ static struct curl_slist *http_headers(const struct http_request *request)
     }
     if (more && request->from && request->validator && request->validator[0]) {
         snprintf(line, sizeof line, "If-Range: %s", request->validator);
+        more = curl_slist_append(all, line);
+    }
+    /* curl leaves this header out once a redirect leads to another host, port or protocol. */
+    if (more && request->token && keeps_secrets(request->url)) {
+        snprintf(line, sizeof line, "Authorization: Bearer %s", request->token);
         more = curl_slist_append(all, line);
     }
     if (!more) curl_slist_free_all(all);
@@ -305,17 +395,15 @@ static int http_explain(struct transfer *transfer, CURLcode result)
     return http_fail(transfer, RF_ERR_IO, "%s", words);
 }
 
-int http_get(const struct http_request *request, struct rf_error *error)
+/* One attempt. */
+static int http_attempt(const struct http_request *request, struct http_refusal *refusal,
+                        struct rf_error *error)
 {
-    static int prepared;
-    if (!prepared && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return rf_fail(error, RF_ERR_SYSTEM, "libcurl cannot be used");
-    prepared = 1;
-
     struct transfer transfer = {.request = request, .error = error, .curl = curl_easy_init()};
     struct curl_slist *headers = http_headers(request);
     int code = 0;
     transfer.range_from = transfer.range_total = -1;
+    transfer.refusal.retry_after = -1;
     if (!transfer.curl || !headers) {
         code = rf_fail(error, RF_ERR_MEMORY, "no memory for a transfer");
     } else {
@@ -326,7 +414,43 @@ int http_get(const struct http_request *request, struct rf_error *error)
                : result != CURLE_OK ? http_explain(&transfer, result)
                                     : 0;
     }
+    *refusal = transfer.refusal;
     curl_slist_free_all(headers);
     if (transfer.curl) curl_easy_cleanup(transfer.curl);
     return code;
+}
+
+/* Waits so many seconds, unless it is interrupted. */
+static int http_wait(const struct http_request *request, int seconds, struct rf_error *error)
+{
+    char shown[HTTP_SHOWN];
+    CURLM *nothing = curl_multi_init();
+    int stops = 0;
+    double end = rf_clock_seconds() + seconds;
+    while (nothing && !stops && rf_clock_seconds() < end) {
+        curl_multi_poll(nothing, NULL, 0, 100, NULL);
+        stops = request->poll(request->user);
+    }
+    curl_multi_cleanup(nothing);
+    return stops ? rf_fail(error, RF_ERR_CANCELLED, "%s: interrupted",
+                           http_shown(request->url, shown))
+                 : 0;
+}
+
+int http_get(const struct http_request *request, struct rf_error *error)
+{
+    static int prepared;
+    struct http_refusal own, *refusal = request->refusal ? request->refusal : &own;
+    if (!prepared && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return rf_fail(error, RF_ERR_SYSTEM, "libcurl cannot be used");
+    prepared = 1;
+    for (int attempt = 1;; attempt++) {
+        int code = http_attempt(request, refusal, error);
+        int is_busy = refusal->status == 429 || refusal->status == 503;
+        if (!is_busy || refusal->retry_after < 0 || refusal->retry_after > MOST_WAIT ||
+            attempt == MOST_ATTEMPTS)
+            return code;
+        code = http_wait(request, refusal->retry_after, error);
+        if (code) return code;
+    }
 }

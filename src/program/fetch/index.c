@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "fetch/page.h"
 #include "platform/file.h"
 
 /* ---- the index's address ------------------------------------------------------------------- */
@@ -75,48 +76,6 @@ int index_address(char url[HTTP_URL], struct rf_error *error)
 }
 
 /* ---- its pages ----------------------------------------------------------------------------- */
-
-struct page {
-    char *text;
-    size_t count, cap;
-    char url[HTTP_URL]; /* source of the page, after redirections */
-    int (*poll)(void *user);
-    void *user;
-};
-
-static int index_on_begin(void *user, const struct http_reply *reply, struct rf_error *error)
-{
-    struct page *page = user;
-    (void)error;
-    snprintf(page->url, sizeof page->url, "%s", reply->url);
-    return 0;
-}
-
-static int index_on_data(void *user, const void *data, size_t n, struct rf_error *error)
-{
-    enum { LONGEST_PAGE = 32 << 20 };
-    struct page *page = user;
-    if (page->count + n > LONGEST_PAGE)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the page has more than %d MiB", page->url,
-                       LONGEST_PAGE >> 20);
-    if (page->count + n + 1 > page->cap) {
-        size_t cap = 2 * (page->count + n) + 4096;
-        char *larger = realloc(page->text, cap);
-        if (!larger) return rf_fail(error, RF_ERR_MEMORY, "no memory for the page of an index");
-        page->text = larger;
-        page->cap = cap;
-    }
-    memcpy(page->text + page->count, data, n);
-    page->count += n;
-    page->text[page->count] = 0;
-    return 0;
-}
-
-static int index_on_poll(void *user)
-{
-    const struct page *page = user;
-    return page->poll(page->user);
-}
 
 /* Copies an attribute's value; the one entity that addresses have is &amp;. */
 static int copy_value(char value[HTTP_URL], const char *from, size_t n)
@@ -213,22 +172,20 @@ int index_find(const char *package, const char *version, int timeout_seconds,
                struct rf_error *error)
 {
     char index[HTTP_URL], url[HTTP_URL + 160], name[128], shown[HTTP_SHOWN];
-    struct page page = {.poll = poll, .user = user};
+    struct page page = {0};
     int code = index_address(index, error);
     if (code) return code;
     index_normal_name(name, sizeof name, package, strlen(package));
     snprintf(url, sizeof url, "%s/%s/", index, name);
-    const struct http_request request = {.url = url,
+    const struct page_request request = {.url = url,
                                          .accept = "text/html",
                                          .timeout_seconds = timeout_seconds,
-                                         .begin = index_on_begin,
-                                         .data = index_on_data,
-                                         .poll = index_on_poll,
-                                         .user = &page};
-    code = http_get(&request, error);
+                                         .poll = poll,
+                                         .user = user};
+    code = page_get(&request, &page, error);
     if (!code && !index_search(page.text, page.url, name, version, wheel))
         code = rf_fail(error, RF_ERR_IO, "%s has no wheel of %s %s", http_shown(url, shown), name,
                        version);
-    free(page.text);
+    page_free(&page);
     return code;
 }

@@ -12,6 +12,24 @@
 #include "output/wrap.h"
 #include "platform/file.h"
 
+/* Reads a line of the list. "-" is nothing. */
+static int parse_line(const char *line, struct known_model *model)
+{
+    *model = (struct known_model){.bytes = 0};
+    int fields =
+        sscanf(line,
+               "%63[^\t\n]\t%127[^\t\n]\t%31[^\t\n]\t%" SCNd64
+               "\t%63[^\t\n]\t%64[^\t\n]\t%64[^\t\n]\t%511[^\t\n]\t%95[^\t\n]\t%15[^\t\n]"
+               "\t%" SCNd64,
+               model->name, model->file, model->licence, &model->bytes, model->draft, model->sha256,
+               model->ends, model->sources, model->sampling, model->purpose, &model->read_bytes);
+    if (fields != 11 || line[0] == '#') return 0;
+    char *const nothing[] = {model->file, model->sha256, model->ends};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
+        if (strcmp(nothing[i], "-") == 0) nothing[i][0] = 0;
+    return model->file[0] || hub_name_parse(model->sources, &model->hub);
+}
+
 const struct known_model *known_models(void)
 {
     static struct known_model *models;
@@ -19,12 +37,7 @@ const struct known_model *known_models(void)
     size_t n = 0;
     if (models) return models;
     for (const char *line = known_models_tsv; *line; line += strspn(line, "\n")) {
-        int fields = sscanf(line,
-                            "%63[^\t\n]\t%127[^\t\n]\t%31[^\t\n]\t%" SCNd64
-                            "\t%63[^\t\n]\t%64[^\t\n]\t%64[^\t\n]\t%511[^\t\n]\t%95[^\t\n]",
-                            model.name, model.file, model.licence, &model.bytes, model.draft,
-                            model.sha256, model.ends, model.sources, model.sampling);
-        if (fields == 9 && *line != '#') {
+        if (parse_line(line, &model)) {
             models = cli_reallocate(models, n + 2, sizeof *models);
             models[n++] = model;
             models[n] = (struct known_model){.bytes = 0};
@@ -81,12 +94,29 @@ static int hash_ends(const char *path, char sha256[SHA256_TEXT])
     return code;
 }
 
+/* Whether folders of the path keep the name of a hub's repository: .../OWNER/REPO/... as Riffle and
+ * LM Studio have it, or models--OWNER--REPO as Hugging Face's cache does. */
+static int lies_in_repository(const char *path, const struct hub_name *hub)
+{
+    char folders[2 * HUB_PART + 16], plain[LONGEST_PATH];
+    size_t n = 0;
+    for (; path[n] && n + 1 < sizeof plain; n++) plain[n] = path[n] == '\\' ? '/' : path[n];
+    plain[n] = 0;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(folders, sizeof folders, "%s%s%s%s/", i ? "/models--" : "/", hub->owner,
+                 i ? "--" : "/", hub->repo);
+        if (strstr(plain, folders)) return 1;
+    }
+    return 0;
+}
+
 const struct known_model *known_model_of(const char *path)
 {
     char ends[SHA256_TEXT] = "";
     int64_t bytes = rf_file_bytes(path);
-    for (const struct known_model *model = known_models(); bytes > 0 && model->name[0]; model++) {
-        if (model->bytes != bytes) continue;
+    for (const struct known_model *model = known_models(); model->name[0]; model++) {
+        if (model->hub.hub && lies_in_repository(path, &model->hub)) return model;
+        if (bytes <= 0 || model->bytes != bytes || !model->ends[0]) continue;
         if (!ends[0] && hash_ends(path, ends) != 0) return NULL;
         if (strcmp(model->ends, ends) == 0) return model;
     }

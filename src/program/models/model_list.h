@@ -3,22 +3,7 @@
 #ifndef MODELS_MODEL_LIST_H
 #define MODELS_MODEL_LIST_H
 
-#include "models/known_models.h"
-
-struct model_entry {
-    char *name; /* a known model's short name; else the file's without .gguf, or the folder's */
-    char *file; /* name of the file in the folder */
-    char *path;
-    const struct known_model *known; /* NULL: not in scripts/models.tsv */
-    int is_folder;                   /* safetensors and their JSON files */
-    int64_t bytes;                   /* bytes on the disk; -1: not there, or only a part of it */
-};
-
-struct model_list {
-    char folder[LONGEST_PATH];
-    struct model_entry *items; /* the known ones in their order, then the others by name */
-    size_t count;
-};
+#include "models/entries.h"
 
 /* Reads the folder, which need not exist. CLI_OK, or CLI_FAILED with a sentence on standard error.
  * model_list_free is allowed in both cases. */
@@ -26,7 +11,9 @@ int model_list_read(struct model_list *list);
 void model_list_free(struct model_list *list);
 
 /* The entry that is called `name`: its name, its file, its file without .gguf, or an unambiguous
- * beginning of one of these. NULL: none or several; `candidates` then lists the several. */
+ * beginning of one of these; or what a hub's name means, without a type the best one that is there.
+ * Riffle's own models come before those of other programs. NULL: none or several; `candidates` then
+ * lists the several. */
 const struct model_entry *model_list_find(const struct model_list *list, const char *name,
                                           struct buffer *candidates);
 /* Finds an entry as model_list_find does, but not by a beginning. */
@@ -40,7 +27,8 @@ int model_is_complete(const struct model_entry *entry);
 /* Prints how the model can be fetched. Returns CLI_FAILED. */
 int model_explain_missing(const struct model_entry *entry);
 
-/* The path of MODEL: an existing file or folder, else as model_list_find says. For free(); NULL
+/* The path of MODEL: an existing file, a folder of safetensors or with one GGUF model, else as
+ * model_list_find says. For free(); NULL
  * with a sentence on standard error that names the remedy. */
 char *model_path(const char *model);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/model_list.h"
+#include "hubs/explain.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -13,8 +13,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
-#include "riffle.h"
-#include "terminal/ask.h"
+#include "riffle_experimental.h"
 
 enum { DEFAULT_TIMEOUT = 60 };
 
@@ -46,6 +45,10 @@ static int pull_on_progress(void *user, const char *stage, uint64_t done, uint64
 {
     struct pull *pull = user;
     char note[128] = "";
+    if (pull->total && strcmp(stage, "fetching") == 0) {
+        done += pull->before;
+        total = pull->total;
+    }
     if (strcmp(stage, pull->progress.stage) == 0)
         describe_rate(note, sizeof note, &pull->progress, done, total);
     return progress_update_note(&pull->progress, stage, done, total, note);
@@ -69,6 +72,44 @@ static int pull_accept(void *user, const char *path, struct rf_error *error)
                : rf_fail(error, code, "Riffle cannot read it: %s", riffle_last_error());
 }
 
+/* The value of general.architecture at the beginning of a GGUF file (version 2 or 3), or 0 bytes
+ * where it is not among the texts there. */
+static size_t find_architecture(const unsigned char *data, char name[64])
+{
+    static const char key[] = "general.architecture";
+    enum { HEADER = 24, STRING = 8 };
+    for (size_t at = HEADER; at + 8 <= FETCH_PEEK;) {
+        uint64_t n_key, n;
+        uint32_t type;
+        memcpy(&n_key, data + at, 8);
+        if (n_key > FETCH_PEEK || at + 8 + n_key + 12 > FETCH_PEEK) return 0;
+        const unsigned char *found = data + at + 8;
+        memcpy(&type, found + n_key, 4);
+        memcpy(&n, found + n_key + 4, 8);
+        at += 8 + n_key + 12;
+        if (type != STRING || n > FETCH_PEEK || at + n > FETCH_PEEK) return 0;
+        if (n_key == sizeof key - 1 && memcmp(found, key, n_key) == 0) {
+            if (n >= 64) return 0;
+            memcpy(name, data + at, n);
+            name[n] = 0;
+            return n;
+        }
+        at += n;
+    }
+    return 0;
+}
+
+/* A model that does not run is refused before all of it has come. */
+static int pull_peek(void *user, const void *data, struct rf_error *error)
+{
+    const struct pull *pull = user;
+    char name[64];
+    if (!find_architecture(data, name) || riffle_knows_architecture(name)) return 0;
+    return rf_fail(error, RF_ERR_UNSUPPORTED,
+                   "%s is of the architecture \"%s\", which does not run here (docs/models.md)",
+                   pull->name, name);
+}
+
 /* Prints why the fetch failed, and how much of it is kept. */
 static int pull_explain(struct pull *pull, int code, const struct rf_error *error)
 {
@@ -84,22 +125,33 @@ static int pull_explain(struct pull *pull, int code, const struct rf_error *erro
     return cli_fail("%s; %s are kept, and the same command continues", error->text, size);
 }
 
-static int pull_fetch(struct pull *pull)
+int pull_get(struct pull *pull, char sha256[SHA256_TEXT])
 {
     struct rf_error error;
-    char sha256[SHA256_TEXT], folder[LONGEST_PATH], size[32];
+    char folder[LONGEST_PATH];
     const char *slash = rf_path_separator(pull->path);
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - pull->path), pull->path);
     if (rf_make_folder(folder) != 0 || !rf_is_directory(folder))
         return cli_fail("%s: cannot make this folder", folder);
-    inform("Fetching %s%s%s%s%s%s into %s", pull->name, pull->licence[0] ? " (" : "", pull->licence,
-           pull->order.bytes > 0 ? ", " : "",
-           pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
-           pull->licence[0] ? ")" : "", folder);
-    double start = rf_clock_seconds();
+    pull->order.user = pull;
     int code = fetch_file(&pull->order, sha256, &error);
     progress_clear(&pull->progress);
-    if (code) return pull_explain(pull, code, &error);
+    if (code && pull->hub && pull->order.refusal)
+        hub_explain(pull->hub, pull->order.refusal, &error);
+    return code ? pull_explain(pull, code, &error) : CLI_OK;
+}
+
+static int pull_fetch(struct pull *pull)
+{
+    char sha256[SHA256_TEXT], size[32];
+    const char *slash = rf_path_separator(pull->path);
+    inform("Fetching %s%s%s%s%s%s into %.*s", pull->name, pull->licence[0] ? " (" : "",
+           pull->licence, pull->order.bytes > 0 ? ", " : "",
+           pull->order.bytes > 0 ? human_bytes((uint64_t)pull->order.bytes, size) : "",
+           pull->licence[0] ? ")" : "", (int)(slash - pull->path), pull->path);
+    double start = rf_clock_seconds();
+    int status = pull_get(pull, sha256);
+    if (status != CLI_OK) return status;
     inform("%s: %s in %.0f s, %s%s", pull->name,
            human_bytes((uint64_t)rf_file_bytes(pull->path), size), rf_clock_seconds() - start,
            pull->order.sha256 ? "verified" : "not verified: its SHA-256 is ",
@@ -107,33 +159,41 @@ static int pull_fetch(struct pull *pull)
     return CLI_OK;
 }
 
-/* The file is there. Checks that it is the right one as far as that is known. */
-static int pull_check(struct pull *pull, int again)
+int pull_compare(struct pull *pull, int again)
 {
     char stamped[SHA256_TEXT], now[SHA256_TEXT];
     struct rf_error error;
     int64_t bytes = rf_file_bytes(pull->path);
     enum stamp stamp = stamp_read(pull->path, stamped);
     const char *wanted = pull->order.sha256 ? pull->order.sha256 : stamped;
+    pull->order.user = pull;
     if (bytes < 0) return cli_fail("%s is not a file", pull->path);
     if (pull->order.bytes >= 0 && bytes != pull->order.bytes)
         return cli_fail("%s has %lld bytes of %lld: `riffle rm %s` removes it", pull->path,
                         (long long)bytes, (long long)pull->order.bytes, pull->name);
-    if (!wanted[0]) {
-        inform("%s is there; it is not verified, as no SHA-256 is known", pull->name);
+    if (!wanted[0] || (stamp == STAMP_HOLDS && strcmp(stamped, wanted) == 0 && !again))
         return CLI_OK;
-    }
-    if (stamp != STAMP_HOLDS || strcmp(stamped, wanted) != 0 || again) {
-        int code = stamp_hash_file(pull->path, now, pull_on_progress, pull, &error);
-        progress_clear(&pull->progress);
-        if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
-        if (code) return cli_fail("%s", error.text);
-        if (strcmp(now, wanted) != 0)
-            return cli_fail("%s: its SHA-256 is %s, not %s; `riffle rm %s` removes it", pull->path,
-                            now, wanted, pull->name);
-        stamp_write(pull->path, now);
-    }
-    inform("%s is there, verified", pull->name);
+    int code = stamp_hash_file(pull->path, now, pull_on_progress, pull, &error);
+    progress_clear(&pull->progress);
+    if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
+    if (code) return cli_fail("%s", error.text);
+    if (strcmp(now, wanted) != 0)
+        return cli_fail("%s: its SHA-256 is %s, not %s; `riffle rm %s` removes it", pull->path, now,
+                        wanted, pull->name);
+    stamp_write(pull->path, now);
+    return CLI_OK;
+}
+
+/* The file is there. Checks that it is the right one as far as that is known. */
+static int pull_check(struct pull *pull, int again)
+{
+    char stamped[SHA256_TEXT];
+    int status = pull_compare(pull, again);
+    if (status != CLI_OK) return status;
+    int is_known = pull->order.sha256 || stamp_read(pull->path, stamped) != STAMP_NONE;
+    inform(is_known ? "%s is there, verified"
+                    : "%s is there; it is not verified, as no SHA-256 is known",
+           pull->name);
     return CLI_OK;
 }
 
@@ -142,8 +202,10 @@ struct pull pull_file(const char *name, const char *path)
     struct pull pull = {.name = name, .path = path, .licence = ""};
     pull.order = (struct fetch_order){.path = path,
                                       .bytes = -1,
+                                      .magic = "GGUF",
                                       .timeout_seconds = DEFAULT_TIMEOUT,
                                       .progress = pull_on_progress,
+                                      .peek = pull_peek,
                                       .accept = pull_accept};
     return pull;
 }
@@ -160,30 +222,6 @@ struct pull pull_known(const struct known_model *known, const char *path)
 
 int pull_run(struct pull *pull, int verify)
 {
-    pull->order.user = pull;
     rf_interrupts_catch_all();
     return rf_path_exists(pull->path) ? pull_check(pull, verify) : pull_fetch(pull);
-}
-
-int pull_offer(const char *model)
-{
-    struct model_list list;
-    struct buffer candidates = {0}, question = {0};
-    char size[32];
-    if (!can_ask() || rf_path_exists(model)) return CLI_OK;
-    int status = model_list_read(&list);
-    const struct model_entry *entry =
-        status == CLI_OK ? model_list_find(&list, model, &candidates) : NULL;
-    if (entry && entry->known && entry->bytes < 0) {
-        buffer_printf(&question, "%s (%s, %s) is not on this disk. Fetch it now?", entry->name,
-                      entry->known->licence, human_bytes((uint64_t)entry->known->bytes, size));
-        enum answer answer = ask_yes_no(question.data, ANSWER_YES);
-        struct pull pull = pull_known(entry->known, entry->path);
-        if (answer == ANSWER_INTERRUPTED) status = CLI_INTERRUPTED;
-        if (answer == ANSWER_YES) status = pull_run(&pull, 0);
-    }
-    buffer_free(&candidates);
-    buffer_free(&question);
-    model_list_free(&list);
-    return status;
 }

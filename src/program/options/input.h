@@ -1,5 +1,5 @@
-/* The text that run, tokenize and perplexity read: -p, -f or standard input. main.c reads it
- * before the verb runs. */
+/* The text that run, tokenize and perplexity read: -p, -f or standard input. A message of run joins
+ * what is piped in and -p. main.c reads it before the verb runs. */
 #ifndef OPTIONS_INPUT_H
 #define OPTIONS_INPUT_H
 

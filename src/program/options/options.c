@@ -303,10 +303,8 @@ static int check_together(const struct cli_options *options)
         int broken;
         const char *sentence;
     } rules[] = {
-        {verb == VERB_PULL && !options->model,
-         "NAME is missing: a known model of `riffle list`, or a URL"},
         {verb == VERB_RM && !options->model, "NAME is missing: a model of `riffle list`"},
-        {n_arguments > 0 && !options->model,
+        {n_arguments > 0 && verb != VERB_PULL && !options->model,
          "MODEL is missing: a .gguf file, a folder or a name from `riffle list`"},
         {is_empty(options->model), "MODEL is an empty text"},
         {n_arguments > 1 && (!options->out || !options->out[0]),
@@ -396,7 +394,9 @@ static int set_argument(struct cli_options *options, const char *argument)
         append_text(&options->arguments, argument);
         return 0;
     }
-    if (options->verb->n_arguments < (options->model ? 2 : 1) || *place)
+    if (options->verb->bit == VERB_RUN && options->model && !options->prompt)
+        place = &options->prompt;
+    else if (options->verb->n_arguments < (options->model ? 2 : 1) || *place)
         return cli_usage_error("one argument too many: '%s'", argument);
     *place = argument;
     return 0;

@@ -109,10 +109,30 @@ static const char *head_folder(char *path, size_t cap)
     return NULL;
 }
 
+/* The name of a built-in template, or the source of one: a value with a separator, or that ends in
+ * .jinja, is a file. *source: for free(), or NULL. CLI_OK, or an exit status with a sentence. */
+static int choose_template(const struct cli_options *options, const char **chosen, char **source)
+{
+    static const size_t most_bytes = (size_t)1 << 20;
+    const char *name = options->chat_template;
+    struct rf_error error;
+    size_t bytes, n = name ? strlen(name) : 0;
+    *chosen = name;
+    *source = NULL;
+    if (!name || (!rf_path_separator(name) && (n < 7 || strcmp(name + n - 6, ".jinja") != 0)))
+        return CLI_OK;
+    if (rf_slurp(name, most_bytes, source, &bytes, &error) != RF_OK)
+        return cli_fail("%s", error.text);
+    *chosen = *source;
+    if (strlen(*source) == bytes && (strstr(*source, "{{") || strstr(*source, "{%"))) return CLI_OK;
+    free(*source);
+    return cli_fail("%s: is not a template in Jinja: it has neither {{ nor {%%", name);
+}
+
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
 {
     riffle_model_options model_options;
-    char cache[LONGEST_PATH], heads[LONGEST_PATH];
+    char cache[LONGEST_PATH], heads[LONGEST_PATH], *source;
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
     engine->known = known_model_of(engine->path);
@@ -121,6 +141,11 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     else if (strcmp(options->chain, "auto") == 0)
         engine->draft = draft_of(engine->known);
     if (options->draft && !engine->draft.path) {
+        engine_close(engine);
+        return CLI_FAILED;
+    }
+    const char *chat_template;
+    if (choose_template(options, &chat_template, &source) != CLI_OK) {
         engine_close(engine);
         return CLI_FAILED;
     }
@@ -136,7 +161,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.session_kv = options->kv;
     model_options.session_ctx = options->n_ctx;
     model_options.expert_bytes = (uint64_t)options->expert_memory * 1000000;
-    model_options.chat_template = options->chat_template;
+    model_options.chat_template = chat_template;
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
     model_options.chain = options->chain;
@@ -154,6 +179,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     int code = riffle_model_open(&engine->model, engine->path, &model_options);
     engine->load_seconds = rf_clock_seconds() - start;
     progress_clear(&engine->progress);
+    free(source);
     if (code == RIFFLE_OK)
         code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
     if (code == RIFFLE_OK && engine->info.experts_note[0]) inform("%s", engine->info.experts_note);
@@ -232,7 +258,8 @@ void engine_stops(riffle_session *session)
 
 static const size_t most_grammar_bytes = (size_t)16 << 20;
 
-/* Compiles the grammar that answers are limited to, if there is one. */
+/* Compiles the grammar that answers are limited to, if there is one. A schema may be given itself.
+ */
 static int open_grammar(struct engine *engine, const struct cli_options *options)
 {
     const char *path = options->grammar ? options->grammar : options->json_schema;
@@ -240,6 +267,11 @@ static int open_grammar(struct engine *engine, const struct cli_options *options
     size_t bytes;
     struct rf_error error;
     if (!path) return CLI_OK;
+    if (!options->grammar && path[strspn(path, " \t\r\n")] == '{') {
+        int given = riffle_grammar_new(&engine->grammar, engine->model, RIFFLE_GRAMMAR_JSON_SCHEMA,
+                                       path, strlen(path));
+        return given == RIFFLE_OK ? CLI_OK : cli_fail("--json-schema: %s", riffle_last_error());
+    }
     if (rf_slurp(path, most_grammar_bytes, &text, &bytes, &error) != RF_OK)
         return cli_fail("%s", error.text);
     int code = riffle_grammar_new(

@@ -6,7 +6,7 @@
 #include "chat/answer.h"
 #include "chat/commands.h"
 #include "chat/complete.h"
-#include "models/pull.h"
+#include "models/pull_hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/progress.h"

@@ -64,17 +64,18 @@ static int list_verify(const struct model_entry *entry, struct facts *facts)
     facts->verified = strcmp(now, facts->sha256) == 0;
     if (!facts->verified)
         return cli_fail("%s: its SHA-256 is %s, not %s", entry->path, now, facts->sha256);
-    stamp_write(entry->path, now);
+    if (!entry->place[0]) stamp_write(entry->path, now);
     return CLI_OK;
 }
 
 static int facts_get(struct facts *facts, const struct model_entry *entry, int verifies)
 {
     int status = CLI_OK;
-    *facts = (struct facts){.kept = fetch_kept_bytes(entry->path)};
+    *facts = (struct facts){.kept = model_kept_bytes(entry)};
     facts->known = entry->known ? entry->known : known_model_of(entry->path);
     enum stamp stamp = stamp_read(entry->path, facts->sha256);
-    if (facts->known && strcmp(facts->known->sha256, facts->sha256) != 0) {
+    if (facts->known && facts->known->sha256[0] &&
+        strcmp(facts->known->sha256, facts->sha256) != 0) {
         memcpy(facts->sha256, facts->known->sha256, sizeof facts->sha256);
         stamp = STAMP_NONE;
     }
@@ -87,18 +88,28 @@ static int facts_get(struct facts *facts, const struct model_entry *entry, int v
     return status;
 }
 
+/* The size of the complete model; -1: unknown. The list's is a guess where a hub has the model. */
+static int64_t list_bytes(const struct model_entry *entry, const struct known_model *known)
+{
+    if (entry->bytes >= 0 && (!known || known->hub.hub)) return entry->bytes;
+    return known ? known->bytes : entry->bytes;
+}
+
 static void list_write_json(struct json_writer *json, const struct model_entry *entry,
                             const struct facts *facts)
 {
     const struct known_model *known = facts->known;
     int complete = model_is_complete(entry);
-    jw_put(json, "{ name %s file %s", entry->name, entry->file);
+    int64_t bytes = list_bytes(entry, known);
+    jw_put(json, "{ name %s", entry->name);
+    jw_string(json, "file", entry->file[0] ? entry->file : NULL);
     jw_string(json, "licence", known ? known->licence : NULL);
-    if (known || entry->bytes >= 0)
-        jw_put(json, "bytes %" PRId64, known ? known->bytes : entry->bytes);
+    if (bytes >= 0)
+        jw_put(json, "bytes %" PRId64, bytes);
     else
         jw_string(json, "bytes", NULL);
     jw_string(json, "path", complete ? entry->path : NULL);
+    jw_string(json, "place", complete ? entry->place[0] ? entry->place : "Riffle" : NULL);
     jw_string(json, "draft", known && strcmp(known->draft, "-") != 0 ? known->draft : NULL);
     jw_put(json, "state %s kept_bytes %" PRIu64, facts->state, facts->kept);
     jw_bool(json, "verified", facts->verified);
@@ -129,7 +140,7 @@ static void short_count(uint64_t count, char text[16])
 static void list_print_row(const struct model_entry *entry, const struct facts *facts, int width)
 {
     char size[32], kept[32], params[16] = "", type[16] = "";
-    int64_t bytes = entry->known ? entry->known->bytes : entry->bytes;
+    int64_t bytes = list_bytes(entry, entry->known);
     if (bytes >= 0) human_bytes((uint64_t)bytes, size);
     int dim = entry->bytes < 0 && rf_terminal_colour(RF_STDOUT);
     if (dim) fputs("\033[2m", stdout);
@@ -145,6 +156,22 @@ static void list_print_row(const struct model_entry *entry, const struct facts *
     printf("%s\n", dim ? "\033[0m" : "");
 }
 
+/* A line above the models of another program. */
+static void list_print_place(const struct model_entry *entry, const char *before)
+{
+    if (!entry->place[0] || strcmp(entry->place, before) == 0) return;
+    printf("\nOf %s, only read:\n", entry->place);
+}
+
+/* The path of another program's file, which the folder of models does not say. */
+static void list_print_path(const struct model_entry *entry)
+{
+    if (!entry->place[0] || entry->bytes < 0) return;
+    fputs("    ", stdout);
+    print_name(stdout, entry->path);
+    putchar('\n');
+}
+
 /* Width of the names: at most 30 columns, so that usual rows fit 80. */
 static int name_width(const struct model_list *list)
 {
@@ -158,6 +185,7 @@ int verb_list(const struct cli_options *options)
 {
     struct model_list list;
     struct json_writer json = {0};
+    const char *place = "";
     int status = model_list_read(&list), width = name_width(&list);
     if (status == CLI_OK && !options->json) {
         print_name(stdout, list.folder);
@@ -170,10 +198,15 @@ int verb_list(const struct cli_options *options)
         struct facts facts;
         int one = facts_get(&facts, &list.items[i], options->verify);
         if (one != CLI_OK) status = one;
-        if (options->json)
-            list_write_json(&json, &list.items[i], &facts);
-        else
-            list_print_row(&list.items[i], &facts, width);
+        const struct model_entry *entry = &list.items[i];
+        if (options->json) {
+            list_write_json(&json, entry, &facts);
+        } else {
+            if (!entry->known) list_print_place(entry, place);
+            list_print_row(entry, &facts, width);
+            list_print_path(entry);
+            if (!entry->known) place = entry->place;
+        }
         riffle_model_close(facts.model);
     }
     if (rf_interrupts()) status = CLI_INTERRUPTED;

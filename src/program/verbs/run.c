@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "chat/conversation.h"
+#include "models/pull_hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/output.h"
@@ -81,6 +82,17 @@ static int run_take_messages(struct conversation *conversation, const struct cli
     return status;
 }
 
+/* Whether a message is given to a model without a template, which then continues it. */
+static int is_base_model(const struct engine *engine, const struct cli_options *options)
+{
+    if (options->raw || options->messages || options->system ||
+        riffle_model_has_template(engine->model))
+        return 0;
+    inform("%s has no chat template, so it continues the text; --template NAME chooses one",
+           engine_model_name(engine));
+    return 1;
+}
+
 /* Reads the prompt. CLI_OK, or an exit status with a sentence. */
 static int run_prefill(struct engine *engine, const struct cli_options *options,
                        struct answer *answer)
@@ -90,15 +102,16 @@ static int run_prefill(struct engine *engine, const struct cli_options *options,
     size_t zero = strlen(input->text);
     if (options->messages && run_take_messages(&answer->conversation, options) != CLI_OK)
         return CLI_FAILED;
-    if (!options->raw && !options->messages && zero < input->bytes)
+    int is_raw = options->raw || is_base_model(engine, options);
+    if (!is_raw && !options->messages && zero < input->bytes)
         return cli_fail("the text of %s has a zero byte at offset %zu, which a message cannot hold",
                         input->name, zero);
-    int64_t n = options->raw ? engine_prefill(engine, engine->session, input->text, input->bytes,
-                                              RIFFLE_TOKENIZE_BOS | special)
+    int64_t n = is_raw ? engine_prefill(engine, engine->session, input->text, input->bytes,
+                                        RIFFLE_TOKENIZE_BOS | special)
                 : options->messages ? run_prefill_messages(engine, &answer->conversation)
                                     : run_prefill_chat(engine, options);
     progress_clear(&engine->progress);
-    if (options->raw && n == 0)
+    if (is_raw && n == 0)
         return cli_fail("the text of %s is empty, and without a chat template there is nothing to "
                         "go on from",
                         input->name);
@@ -219,7 +232,8 @@ int verb_run(const struct cli_options *options)
 {
     struct engine engine;
     struct answer answer = {.options = options, .progress = &engine.progress};
-    int status = engine_open_session(&engine, options, options->n_ctx);
+    int status = pull_offer(options->model);
+    if (status == CLI_OK) status = engine_open_session(&engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
     answer.session = engine.session;
     if (options->verbose) engine_introduce(&engine, options, "");

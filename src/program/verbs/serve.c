@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/pull_hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
@@ -59,10 +60,13 @@ int verb_serve(const struct cli_options *options)
                                      .kept_bytes = (int64_t)options->kept_mb * 1000000};
     if (rf_serve_check(&serve, &error))
         return cli_usage_error("%s (choose with --host and --api-key)", error.text);
+    int status = pull_offer(options->model);
+    if (status != CLI_OK) return status;
     engine_session_options(options, &session);
     char *name = served_name(options->model);
     serve.name = options->name ? options->name : name;
-    int code = rf_serve(&serve, &is_told, &error), status = code ? CLI_FAILED : CLI_OK;
+    int code = rf_serve(&serve, &is_told, &error);
+    status = code ? CLI_FAILED : CLI_OK;
     if (code && !is_told) status = cli_fail("%s", error.text);
     free(name);
     return status;
