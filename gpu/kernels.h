@@ -29,7 +29,6 @@ enum {
     GPU_SPLITS = 64,      /* parts of a row of logits */
     GPU_BEST = 8,         /* RF_MAX_BEST */
     GPU_KV_BLOCK = 256,   /* RF_KV_POSITIONS */
-    GPU_ROW_BLOCK = 64,   /* RF_ROW_BLOCK */
     GPU_WIDE_ROWS = 128,  /* rows of activations that wgmma's kernel takes together */
     GPU_NARROW_ROWS = 64, /* passes over more take wgmma where there is one */
     GPU_PIECE = 1280,     /* bytes of `pieces`: 8 rows and a pair of blocks */
@@ -350,10 +349,6 @@ struct gpu_linear {
      * none is left out. NULL: all rows take the same matrices. */
     const struct gpu_group *groups;
     int32_t n_groups;
-    /* Of one matrix without a bias: the results are those of these blocks of GPU_ROW_BLOCK weight
-     * rows, [rows / GPU_ROW_BLOCK] in the device's memory. x has the forms of few rows, however
-     * many they are. NULL: the results are those of all weight rows. */
-    const int32_t *blocks;
     int32_t gates; /* silu(y) of the first matrix times y of the second goes to `gated`, and neither
                       goes to its y: gpu_can_gate */
     struct gpu_rows gated;

@@ -47,8 +47,6 @@ extern "C" int gpu_can_norm(const struct gpu_linear *args)
 
 extern "C" cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
-    if (args->blocks && (args->x.arranged || args->x.pieces || args->n_matrices != 1))
-        return cudaErrorInvalidValue;
     if (args->format == RF_FORMAT_BF16) return gpu_linear_bf16(launch, args);
     if (args->x.pieces) return gpu_linear_wide_panels(launch, args);
     return takes_one(args) ? gpu_linear_one(launch, args) : gpu_linear_panels(launch, args);

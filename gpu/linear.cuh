@@ -49,13 +49,6 @@ __device__ inline struct place find_place(const struct gpu_linear &args)
             group.first + group.n};
 }
 
-// The tile that has the weights of tile `tile` of the results.
-__device__ inline int weight_tile(const struct gpu_linear &args, int tile)
-{
-    constexpr int TILES = GPU_ROW_BLOCK / RF_PANEL_ROWS;
-    return args.blocks ? __ldg(args.blocks + tile / TILES) * TILES + tile % TILES : tile;
-}
-
 // The part of `n` steps that this warp takes, of PARTS or of twice as many warps.
 template <int PARTS> __device__ inline void take_part(int n, int *begin, int *end)
 {

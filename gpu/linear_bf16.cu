@@ -201,7 +201,6 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
         int tile = KIND == GATES     ? place.tile
                    : KIND == ROTATES ? place.tile + m * (args.rope.heads.dim / 2 / RF_PANEL_ROWS)
                                      : min(place.tile + m, last_tile);
-        if constexpr (KIND == PLAIN) tile = weight_tile(args, tile);
         from.tiles[m] = tiles + (size_t)tile * steps * source::of_step;
     }
     struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<COLUMNS, KIND>());

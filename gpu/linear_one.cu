@@ -243,7 +243,6 @@ __device__ inline const char *tile_of(const struct gpu_linear &args, const struc
     if constexpr (KIND == GATES)
         return (const char *)args.matrices[m].tiles + (tile + threadIdx.x / WARP / PARTS) * bytes;
     if constexpr (KIND == ROTATES) tile += m * (args.rope.heads.dim / 2 / RF_PANEL_ROWS);
-    if constexpr (KIND == PLAIN) tile = (size_t)weight_tile(args, place.tile);
     return place.tiles + tile * bytes;
 }
 

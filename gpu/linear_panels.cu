@@ -170,11 +170,9 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     take_part<PARTS>(args.x.pairs, &begin, &end);
     int last_tile = (place.matrix->rows - 1) / RF_PANEL_ROWS;
     source from;
-    for (int m = 0; m < TILES; m++) {
-        int tile = min(place.tile + m, last_tile);
-        if constexpr (KIND == PLAIN) tile = weight_tile(args, tile);
-        from.of[m] = panel_source<FORMAT>(place.tiles + (size_t)tile * layout.bytes, layout);
-    }
+    for (int m = 0; m < TILES; m++)
+        from.of[m] = panel_source<FORMAT>(
+            place.tiles + (size_t)min(place.tile + m, last_tile) * layout.bytes, layout);
     struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<COLUMNS, KIND>());
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 

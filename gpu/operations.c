@@ -121,19 +121,17 @@ static struct gpu_linear plain_linear(const struct gpu_view *view, const struct 
                               .k = (int32_t)op->weight[first]->plan.columns,
                               .accumulate = op->accumulate,
                               .parts = parts_of_layer(op),
-                              .blocks = gpu_blocks_of(view, op),
                               .x = rows_of(view, op->in[0], n),
                               .groups = by_expert ? view->experts.groups : NULL,
                               .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
     for (int32_t l = first; l < op->n; l++) {
         const struct rf_weight *weight = op->weight[l];
-        size_t rows = op->blocks ? (size_t)op->n_blocks * RF_ROW_BLOCK : weight->plan.rows;
         if ((int)weight->plan.format != args.format) continue;
         args.matrices[args.n_matrices++] =
             (struct gpu_matrix){.tiles = weight->data,
                                 .bias = gain_of(op->bias[l]),
                                 .y = view->slots[op->out[l]].f32,
-                                .rows = (int32_t)rows,
+                                .rows = (int32_t)weight->plan.rows,
                                 .of_expert = gpu_matrix_bytes(&weight->plan)};
     }
     return args;

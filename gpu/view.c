@@ -12,8 +12,6 @@ enum {
     MOST_EXPERT_ROWS = 65535 /* blocks of threads in a grid's second dimension */
 };
 
-_Static_assert((int)GPU_ROW_BLOCK == (int)RF_ROW_BLOCK, "blocks of a weight's rows");
-
 static const struct rf_allocator *view_allocator(const struct gpu_view *view)
 {
     return view->backend->base.allocator;
@@ -106,9 +104,8 @@ struct slot_forms {
     int few;         /* the forms of few rows, whatever the number */
 };
 
-/* Adds what n operations over up to `rows` rows read. */
-static void note_readers(struct slot_forms *forms, int32_t slot, const struct rf_op *ops, int32_t n,
-                         int32_t rows)
+/* Adds what n operations read. */
+static void note_readers(struct slot_forms *forms, int32_t slot, const struct rf_op *ops, int32_t n)
 {
     for (const struct rf_op *op = ops; op < ops + n; op++) {
         if ((op->kind != RF_OP_LINEAR && op->kind != RF_OP_EXPERT_LINEAR) ||
@@ -119,18 +116,16 @@ static void note_readers(struct slot_forms *forms, int32_t slot, const struct rf
             forms->bf16 |= is_bf16;
             forms->codes |= !is_bf16;
         }
-        forms->few |= op->blocks && rows > GPU_NARROW_ROWS;
     }
 }
 
 static struct slot_forms forms_of(const struct gpu_view *view, int32_t slot)
 {
-    const struct rf_view_shape *shape = &view->base.shape;
-    const struct rf_program *program = shape->program;
+    const struct rf_program *program = view->base.shape.program;
     int by_expert = program->slots[slot].by_expert;
     struct slot_forms forms = {.few = !view->backend->has_wgmma || by_expert};
-    note_readers(&forms, slot, program->body, program->n_body, shape->max_rows);
-    note_readers(&forms, slot, program->head, program->n_head, shape->max_logits);
+    note_readers(&forms, slot, program->body, program->n_body);
+    note_readers(&forms, slot, program->head, program->n_head);
     return forms;
 }
 
@@ -252,52 +247,6 @@ static int experts_new(struct gpu_view *view, struct rf_error *error)
     return experts->shares && experts->sources && experts->groups ? 0 : RF_ERR_MEMORY;
 }
 
-/* ---- blocks of weights ---- */
-
-static size_t count_blocks(const struct rf_op *ops, const struct rf_op *end)
-{
-    size_t n = 0;
-    for (const struct rf_op *op = ops; op < end; op++) n += op->blocks ? (size_t)op->n_blocks : 0;
-    return n;
-}
-
-const int32_t *gpu_blocks_of(const struct gpu_view *view, const struct rf_op *op)
-{
-    const struct rf_program *program = view->base.shape.program;
-    const struct rf_op *end = program->body + program->n_body;
-    if (!op->blocks) return NULL;
-    int in_body = op >= program->body && op < end;
-    return view->blocks +
-           (in_body ? count_blocks(program->body, op)
-                    : count_blocks(program->body, end) + count_blocks(program->head, op));
-}
-
-/* Brings the blocks of n operations to the device. */
-static cudaError_t copy_blocks(const struct gpu_view *view, const struct rf_op *ops, int32_t n)
-{
-    cudaError_t status = cudaSuccess;
-    for (const struct rf_op *op = ops; op < ops + n && status == cudaSuccess; op++)
-        if (op->blocks)
-            status = cudaMemcpyAsync((int32_t *)gpu_blocks_of(view, op), op->blocks,
-                                     (size_t)op->n_blocks * sizeof *op->blocks,
-                                     cudaMemcpyHostToDevice, view->backend->stream);
-    return status;
-}
-
-static int blocks_new(struct gpu_view *view, struct rf_error *error)
-{
-    const struct rf_program *program = view->base.shape.program;
-    size_t n = count_blocks(program->body, program->body + program->n_body) +
-               count_blocks(program->head, program->head + program->n_head);
-    if (!n) return 0;
-    view->blocks = gpu_take(view->backend, n * sizeof *view->blocks, "a view", error);
-    if (!view->blocks) return RF_ERR_MEMORY;
-    cudaError_t status = copy_blocks(view, program->body, program->n_body);
-    if (status == cudaSuccess) status = copy_blocks(view, program->head, program->n_head);
-    if (status == cudaSuccess) status = cudaStreamSynchronize(view->backend->stream);
-    return gpu_check(status, "a view", error);
-}
-
 /* Memory for folded norms. */
 static int norms_new(struct gpu_view *view, struct rf_error *error)
 {
@@ -346,7 +295,7 @@ static void release_view(struct gpu_view *view)
                                view->device,          view->device_masks,    view->partials,
                                view->device_best,     view->device_logprobs, view->experts.shares,
                                view->experts.sources, view->experts.groups,  view->squares,
-                               view->row_scales,      view->blocks};
+                               view->row_scales};
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         gpu_give(backend, of_device[i]);
     unpin_memory(view->host);
@@ -359,7 +308,6 @@ static void release_view(struct gpu_view *view)
     view->experts.sources = NULL;
     view->experts.groups = NULL;
     view->rotations = view->partials = view->squares = view->row_scales = NULL;
-    view->blocks = NULL;
     view->frequencies = view->device_logprobs = view->host_logprobs = NULL;
     view->splits = NULL;
     view->host = view->device = NULL;
@@ -383,7 +331,6 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
         code = view->rotations ? 0 : RF_ERR_MEMORY;
     }
     if (!code) code = frequencies_new(view, error);
-    if (!code) code = blocks_new(view, error);
     if (!code) code = norms_new(view, error);
     if (!code) code = experts_new(view, error);
     if (!code) code = answers_new(view, error);

@@ -38,7 +38,6 @@ struct gpu_view {
     struct gpu_rows slots[RF_MAX_SLOTS];
     float *rotations;
     double *frequencies;         /* [RF_ROPE_SETS][half] */
-    int32_t *blocks;             /* of all operations that choose some, in their order */
     float *squares, *row_scales; /* folded norms': [max_rows][n_embd / GPU_SQUARES], [max_rows] */
     struct gpu_experts experts;
     struct gpu_split *splits;
@@ -93,8 +92,6 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error);
 /* Floats of a row that the upload has for the embeddings before the operation `end` of the body, or
  * (NULL) for all: those of a pass lie one behind the other, each of all rows. */
 size_t gpu_input_floats(const struct gpu_view *view, const struct rf_op *end);
-/* The blocks that an operation chooses, in the device's memory; NULL: all. */
-const int32_t *gpu_blocks_of(const struct gpu_view *view, const struct rf_op *op);
 void gpu_forget_graphs(struct gpu_view *view);
 
 /* prepare.c: takes a pass, fills the upload with it and copies that to the device. */

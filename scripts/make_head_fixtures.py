@@ -5,11 +5,12 @@
     scripts/make_head_fixtures.py test/data
 
 writes into test/data/heads, for each head below, the same weights as a GGUF file with the names, keys and permutations
-of llama.cpp's converter, as a folder in the layout of EAGLE's repository and as one in that of `speculators`; the head
-that uses rows of its target has a GGUF file alone, as training writes it. drafts.json has the lines that they draft.
+of llama.cpp's converter, as a folder in the layout of EAGLE's repository and as one in that of `speculators`; quantised
+heads have a GGUF file alone, and `chosen` uses rows of its target, as training writes it. drafts.json has the lines that
+they draft.
 
 The pass below is EAGLE-3's (Li et al., 2025) over oracle.py's target, with the engine's roundings: the input rows of
-linear layers to BF16, keys and values to F16. Weights are exact in BF16. A line begins after the `position` + 1 first
+linear layers to BF16, keys and values to F16. Weights are exact in BF16 or those of the quantised file. A line begins after the `position` + 1 first
 tokens of the text: row `position` - 1 of the head has the target's hidden states of that position and the text's token
 after it, and answers with the first draft; each later row has the stream of the row before it and the last draft.
 Among all positions those are kept whose closest choice is the clearest.
@@ -24,17 +25,23 @@ import numpy as np
 import oracle
 from oracle import linear, to_bf16
 
-N_TEXT, N_LINES, N_DRAFTS, BLOCK, EPS, THETA = 160, 20, 5, 64, 1e-5, 10000.0
+N_TEXT, N_LINES, N_DRAFTS, EPS, THETA = 160, 20, 5, 1e-5, 10000.0
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 128}
 
 # width, heads, heads for keys and values, elements of a head, feed-forward; `layers`: of the target, whose inputs are
-# read; `rows`: of the head's own output.
+# read; `rows`: of the head's own output; `chosen`: how many of the target's; `types`: of matrices that are not BF16, or
+# of all others; `seed`: one whose lines differ from each other.
 HEADS = {
     "plain": dict(n=64, n_head=2, n_head_kv=1, dim=16, n_ff=32, layers=[1, 3, 4], rows=128),
     "normed": dict(n=32, n_head=4, n_head_kv=2, dim=8, n_ff=64, layers=[2, 3, 5], rows=64, own_embd=True, bias=True,
                    norm_before_fc=True, norm_before_residual=True, rope=LLAMA3),
-    "blocks": dict(n=64, n_head=2, n_head_kv=1, dim=32, n_ff=64, layers=[1, 2, 4], blocks=[0, 3, 4, 6]),
+    "chosen": dict(n=64, n_head=2, n_head_kv=1, dim=32, n_ff=64, layers=[1, 2, 4], chosen=200,
+                   types={"others": "MXFP4"}),
+    "q8_0": dict(n=64, n_head=2, n_head_kv=1, dim=32, n_ff=64, layers=[1, 3, 4], rows=128, types={"others": "Q8_0"},
+                 seed=11),
+    "q4_k": dict(n=64, n_head=4, n_head_kv=2, dim=64, n_ff=256, layers=[2, 3, 4], chosen=160,
+                 types={"o": "Q4_K", "down": "Q4_K", "up": "BF16", "others": "Q8_0"}, seed=15),
 }
 # What the layer adds outweighs the stream, and attention chooses few rows: else a line repeats one token.
 GAINS = {"fc": 0.25, "q": 2, "k": 2, "v": 2, "o": 4, "gate": 2, "down": 4, "o_bias": 16}
@@ -94,11 +101,39 @@ def random_weights(head, target, seed):
     return weights
 
 
-def as_mxfp4(weights):
-    """The values that the file has: matrices rounded to MXFP4."""
-    kind = gguf.GGMLQuantizationType.MXFP4
-    return {name: gguf.quants.dequantize(gguf.quants.quantize(values, kind), kind) if name in MATRICES else values
-            for name, values in weights.items()}
+def type_of(head, name):
+    types = head.get("types", {})
+    return gguf.GGMLQuantizationType[types.get(name, types.get("others", "BF16"))]
+
+
+def random_q4_k(shape, seed, gain):
+    """Blocks of a half for scales and one for minima, 12 bytes of these in 6 bits, and 256 codes: gguf cannot quantise
+    to this type, so random bytes are the matrix. Minima are the scales, which makes codes lie around 0."""
+    rng = np.random.default_rng(seed)
+    raw = rng.integers(0, 256, (shape[0], shape[1] // 256, 144), np.uint8)
+    scale = gain / shape[1] ** 0.5 / 143
+    raw[..., :4] = np.array([scale, 7.5 * scale], np.float16).view(np.uint8)
+    raw[..., 8:12] = raw[..., 4:8]
+    raw[..., 12:16] = (raw[..., 12:16] & 15) * 17
+    return raw.reshape(shape[0], -1)
+
+
+def quantised(head, weights, seed):
+    """The values that the file has, and the bytes of what `file_bytes` cannot make of these."""
+    values, raw = dict(weights), {}
+    for name in weights:
+        kind = type_of(head, name)
+        if name not in MATRICES or kind.name == "BF16":
+            continue
+        if kind.name == "Q4_K":
+            raw[name] = random_q4_k(weights[name].shape, seed, GAINS.get(name, 1))
+        coded = raw[name] if name in raw else gguf.quants.quantize(weights[name], kind)
+        values[name] = gguf.quants.dequantize(coded, kind)
+    return values, raw
+
+
+def file_bytes(kind, values):
+    return bf16(values).view(np.uint8) if kind.name == "BF16" else gguf.quants.quantize(values, kind)
 
 
 # ---- the pass ----
@@ -215,7 +250,7 @@ def fingerprint(target):
     return f"{hash:016x}"
 
 
-def write_gguf(path, name, head, weights, target):
+def write_gguf(path, name, head, weights, raw, target):
     n_vocab, n_target = target.embedding.shape
     writer = gguf.GGUFWriter(path, "eagle3")
     writer.add_name(name)
@@ -235,9 +270,8 @@ def write_gguf(path, name, head, weights, target):
     writer.add_uint32("eagle3.target_hidden_size", n_target)
     writer.add_bool("eagle3.norm_before_residual", head.get("norm_before_residual", False))
     writer.add_bool("eagle3.norm_before_fc", head.get("norm_before_fc", False))
-    if head.get("blocks"):
-        writer.add_uint32("riffle.head.output_block_rows", BLOCK)
-        writer.add_array("riffle.head.output_blocks", head["blocks"])
+    if head.get("chosen"):
+        writer.add_array("riffle.head.output_rows", head["tokens"])
         writer.add_string("riffle.head.target", fingerprint(target))
         writer.add_string("riffle.head.recipe", "random weights, seed 2, no training")
     if head.get("rope"):
@@ -247,12 +281,9 @@ def write_gguf(path, name, head, weights, target):
             values = permute(values, head["n_head"] if key[0] == "q" else head["n_head_kv"])
         if key not in MATRICES:
             writer.add_tensor(NAMES[key][0], values)
-        elif head.get("blocks"):
-            kind = gguf.GGMLQuantizationType.MXFP4
-            writer.add_tensor(NAMES[key][0], gguf.quants.quantize(values, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(NAMES[key][0], bf16(values).view(np.uint8),
-                              raw_dtype=gguf.GGMLQuantizationType.BF16)
+            continue
+        kind = type_of(head, key)
+        writer.add_tensor(NAMES[key][0], raw[key] if key in raw else file_bytes(kind, values), raw_dtype=kind)
     if head.get("rows"):
         writer.add_tensor("d2t", np.array(head["tokens"], np.int64))
     writer.write_header_to_file()
@@ -323,16 +354,15 @@ def main():
     rng = np.random.default_rng(11)
     text = [1, *(int(i) for i in rng.integers(259, n_vocab, N_TEXT - 1))]
     cases = []
-    for seed, (key, head) in enumerate(HEADS.items()):
-        weights = random_weights(head, target, seed)
-        if head.get("blocks"):
-            weights = as_mxfp4(weights)
-            head["tokens"] = [BLOCK * block + i for block in head["blocks"] for i in range(BLOCK)]
-        else:
-            head["tokens"] = sorted(int(i) for i in rng.choice(n_vocab, head["rows"], replace=False))
-        write_gguf(f"{folder}/{key}.gguf", key, head, weights, target)
+    for number, (key, head) in enumerate(HEADS.items()):
+        seed = head.get("seed", number)
+        weights, raw = quantised(head, random_weights(head, target, seed), seed)
+        n_rows = head.get("chosen") or head["rows"]
+        chooser = np.random.default_rng(seed) if "seed" in head else rng
+        head["tokens"] = sorted(int(i) for i in chooser.choice(n_vocab, n_rows, replace=False))
+        write_gguf(f"{folder}/{key}.gguf", key, head, weights, raw, target)
         files = [f"{key}.gguf"]
-        if not head.get("blocks"):
+        if not head.get("types"):
             write_folders(f"{folder}/{key}", head, weights, target)
             files += [f"{key}-eagle", f"{key}-speculators"]
         cases.append({"files": files, "lines": lines_of(head, weights, target, text)})

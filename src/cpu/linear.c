@@ -27,10 +27,6 @@ struct cpu_pieces rf_cpu_pieces(const struct rf_kernels *kernels, int any_bf16, 
 struct cpu_op_rows rf_cpu_op_rows(const struct rf_op *op)
 {
     struct cpu_op_rows rows = {.row_bytes = 1};
-    if (op->blocks)
-        return (struct cpu_op_rows){.total = (size_t)op->n_blocks * RF_ROW_BLOCK,
-                                    .row_bytes = weight_row_bytes(op->weight[0]),
-                                    .any_bf16 = op->weight[0]->plan.format == RF_FORMAT_BF16};
     for (int32_t l = 0; l < op->n; l++) {
         size_t bytes = weight_row_bytes(op->weight[l]);
         if (rows.row_bytes < bytes) rows.row_bytes = bytes;
@@ -40,14 +36,14 @@ struct cpu_op_rows rf_cpu_op_rows(const struct rf_op *op)
     return rows;
 }
 
-/* Computes y[.., to .. to + m) of layer l of the operation from its weight's rows from `row` on. */
+/* Computes y[.., row .. row + m) of layer l of the operation. */
 static void linear_piece(const struct cpu_view *view, const struct rf_op *op, int32_t l,
-                         size_t n_rows, size_t row, size_t m, size_t to)
+                         size_t n_rows, size_t row, size_t m)
 {
     const struct rf_weight *weight = op->weight[l];
     enum rf_format format = weight->plan.format;
     const struct cpu_buffer *x = &view->buffers[op->in[0]], *y = &view->buffers[op->out[l]];
-    struct rf_linear_args args = {.y = buffer_row(y, 0) + to,
+    struct rf_linear_args args = {.y = buffer_row(y, 0) + row,
                                   .ldy = y->row_bytes / sizeof(float),
                                   .w = (const char *)weight->data + weight_offset(weight, row),
                                   .ldw = weight->ld,
@@ -71,25 +67,8 @@ static void linear_rows(const struct cpu_view *view, const struct rf_op *op, siz
         if (to > op->weight[l]->plan.rows) to = op->weight[l]->plan.rows;
         for (size_t row = from, m; row < to; row += m) {
             m = to - row < call ? to - row : call;
-            linear_piece(view, op, l, n_rows, row, m, row);
+            linear_piece(view, op, l, n_rows, row, m);
         }
-    }
-}
-
-/* The rows [begin, end) of the chosen blocks, in runs that lie one behind the other. */
-static void linear_blocks(const struct cpu_view *view, const struct rf_op *op, size_t n_rows,
-                          size_t begin, size_t end, size_t call)
-{
-    for (size_t at = begin, m; at < end; at += m) {
-        size_t b = at / RF_ROW_BLOCK, last = b;
-        while (last + 1 < (size_t)op->n_blocks && (last + 1) * RF_ROW_BLOCK < end &&
-               op->blocks[last + 1] == op->blocks[last] + 1)
-            last++;
-        m = (last + 1) * RF_ROW_BLOCK - at;
-        if (m > end - at) m = end - at;
-        if (m > call) m = call;
-        size_t row = (size_t)op->blocks[b] * RF_ROW_BLOCK + at % RF_ROW_BLOCK;
-        linear_piece(view, op, 0, n_rows, row, m, at);
     }
 }
 
@@ -103,6 +82,6 @@ void rf_cpu_linear(struct cpu_view *view, struct rf_worker *worker, const struct
     size_t begin, end;
     rf_share_begin(&share, worker, rows.total, pieces.grain, (double)rows.row_bytes);
     while (rf_share_next(&share, &begin, &end))
-        (op->blocks ? linear_blocks : linear_rows)(view, op, n_rows, begin, end, pieces.call);
+        linear_rows(view, op, n_rows, begin, end, pieces.call);
     rf_team_barrier(worker);
 }

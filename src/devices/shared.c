@@ -258,7 +258,7 @@ static int make_part_views(struct shared_view *view, struct rf_queue *queue, str
 static int is_of_head(const struct rf_op *list, int32_t n)
 {
     for (const struct rf_op *op = list; op < list + n; op++)
-        if (op->blocks || op->column || (op->kind == RF_OP_EMBED && !op->weight[0])) return 1;
+        if (op->column || (op->kind == RF_OP_EMBED && !op->weight[0])) return 1;
     return 0;
 }
 

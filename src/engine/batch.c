@@ -405,8 +405,9 @@ static void run_pass(struct rf_engine_batch *batch)
     run_embedding(batch, rf_parts_slice(&parts, batch));
     rf_parts_add_slices(&parts, batch);
     if (!parts.n) return;
+    double start = rf_clock_seconds();
     rf_batch_run(batch->root->view, parts.list, parts.n, rf_parts_most_rows(&parts, batch), &cost);
-    rf_parts_learn(&parts, batch, &cost);
+    rf_parts_learn(&parts, batch, &cost, rf_clock_seconds() - start);
     batch->passes += cost.rows > 0;
     batch->rows += (uint64_t)cost.rows;
     batch->pass_seconds += cost.seconds;

@@ -3,10 +3,6 @@
  */
 #include "engine/batch_pass.h"
 
-enum {
-    BARE_FIRST = 4, /* passes without drafts beside others, before any has drafts */
-    BARE_EVERY = 24 /* then one after so many */
-};
 /* Prompts, or drafts beside others, may make a pass take so many times as long. */
 static const double SLOWER = 2.2;
 
@@ -84,14 +80,13 @@ int32_t rf_parts_slice(const struct parts *parts, const struct rf_engine_batch *
 }
 
 /* Rows that the pass may have with drafts. An answer alone may wait for its own; others wait for
- * none beside slices, as these take the time already, and not long for them otherwise. Now and then
- * a pass has none, as what drafts are worth follows from what passes without them take. */
+ * none beside slices, as these take the time already, and not long for them otherwise, nor where
+ * drafts have lost lately. */
 int32_t rf_parts_most_rows(const struct parts *parts, const struct rf_engine_batch *batch)
 {
     if (parts->slices) return parts->rows;
     if (parts->rounds == 1) return RF_MAX_ROWS;
-    if (batch->bare[parts->rounds] < BARE_FIRST || batch->since_bare[parts->rounds] >= BARE_EVERY)
-        return parts->rows;
+    if (!rf_balance_allows(&batch->balance, parts->rounds)) return parts->rows;
     double most = SLOWER * seconds_of_passes(parts, parts->rounds);
     int32_t rows = parts->rounds, above = RF_PACE_ROWS + 1; /* more rows never cost less */
     while (above - rows > 1) {
@@ -104,22 +99,34 @@ int32_t rf_parts_most_rows(const struct parts *parts, const struct rf_engine_bat
     return rows + parts->rows - parts->rounds;
 }
 
-static void count_bare(struct rf_engine_batch *batch, int32_t rounds, int is_bare)
+/* 1 if no level has drafted for the rounds, and no draft has rows. */
+static int is_bare_pass(const struct parts *parts, const struct rf_batch_cost *cost)
 {
-    if (!is_bare && batch->since_bare[rounds] < BARE_EVERY) batch->since_bare[rounds]++;
-    if (!is_bare) return;
-    batch->since_bare[rounds] = 0;
-    if (batch->bare[rounds] < BARE_FIRST) batch->bare[rounds]++;
+    int has_drafted = 0;
+    for (int32_t i = 0; i < parts->n; i++)
+        has_drafted |= parts->list[i]->cascade && parts->list[i]->round.drafting.made;
+    return !has_drafted && cost->rows <= parts->rows;
+}
+
+/* Tokens that the rounds have yielded. */
+static int32_t yield_of(const struct parts *parts)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < parts->n; i++)
+        if (parts->list[i]->n > 0) n += parts->list[i]->n;
+    return n;
 }
 
 /* Learns what passes take. Drafts are rows of the rounds. */
 void rf_parts_learn(const struct parts *parts, struct rf_engine_batch *batch,
-                    const struct rf_batch_cost *cost)
+                    const struct rf_batch_cost *cost, double seconds)
 {
     int32_t beside = parts->slices ? cost->rows - parts->rounds : 0;
     int32_t rows = parts->slices ? parts->rounds : cost->rows;
     if (!cost->rows || rows > RF_PACE_ROWS || parts->told) return;
-    if (!parts->slices) count_bare(batch, parts->rounds, cost->rows <= parts->rows);
+    if (parts->rounds > 1 && !parts->slices)
+        rf_balance_pass(&batch->balance, parts->rounds, is_bare_pass(parts, cost), yield_of(parts),
+                        seconds);
     rf_tempo_pass(&batch->tempo, parts->rounds, beside, seconds_of_passes(parts, rows),
                   cost->seconds);
 }

@@ -7,6 +7,7 @@
 #include "engine/generation.h"
 #include "engine/kept.h"
 #include "engine/tempo.h"
+#include "speculate/balance.h"
 #include "speculate/batch.h"
 
 enum {
@@ -14,6 +15,8 @@ enum {
     RF_FEW_UNREAD = 16    /* unread tokens that need no slice, and that nobody waits for; a prompt
                              beside others has a slice from RF_TEMPO_LEAST on */
 };
+
+_Static_assert((int)RF_MOST_ANSWERS <= (int)RF_BALANCE_TEXTS, "rounds of a pass");
 
 /* A request, and its answer once that is begun. */
 struct member {
@@ -52,9 +55,7 @@ struct rf_engine_batch {
     const struct member *embedded; /* member whose prompt the embedder reads; or NULL */
     uint64_t turn;                 /* the member that comes first in a pass, modulo n_members */
     struct tempo tempo;
-    /* [rounds]: passes over so many rounds without drafts, up to a limit, and other passes since.
-     */
-    uint8_t bare[RF_MOST_ANSWERS + 1], since_bare[RF_MOST_ANSWERS + 1];
+    struct rf_balance balance;
     uint64_t passes, rows;
     double pass_seconds;
 };
@@ -86,8 +87,8 @@ int32_t rf_parts_slice(const struct parts *parts, const struct rf_engine_batch *
 void rf_parts_add_slices(struct parts *parts, struct rf_engine_batch *batch);
 /* Rows that the pass may have with drafts. */
 int32_t rf_parts_most_rows(const struct parts *parts, const struct rf_engine_batch *batch);
-/* Learns from what the pass took. */
+/* Learns from what the pass took, and from the seconds of it and all drafting. */
 void rf_parts_learn(const struct parts *parts, struct rf_engine_batch *batch,
-                    const struct rf_batch_cost *cost);
+                    const struct rf_batch_cost *cost, double seconds);
 
 #endif

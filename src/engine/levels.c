@@ -30,7 +30,8 @@ struct opening {
     const struct rf_chain_level *chosen;
     const struct draft_weights *weights;
     struct part *part;
-    struct rf_level *level; /* result */
+    struct rf_head_passes *lent; /* NULL: none */
+    struct rf_level *level;      /* result */
 };
 
 static int open_drafter_level(struct opening *o, struct rf_error *error)
@@ -120,8 +121,15 @@ static int open_head_level(struct opening *o, struct rf_error *error)
                               engine->backend->first_above, &engine->allocator, error);
     if (code) return code;
     rf_sampler_copy(part->sampler, session->sampler);
-    code = rf_head_level_new(&part->head, o->weights->head, session->sequence, session->queue,
-                             part->sampler, &session->cancel, &engine->allocator, error);
+    part->passes = o->lent;
+    part->borrows_passes = o->lent != NULL;
+    if (!o->lent)
+        code = rf_head_passes_new(&part->passes, o->weights->head, session->queue,
+                                  rf_sequence_n_ctx(session->sequence), &session->cancel,
+                                  &engine->allocator, error);
+    if (!code)
+        code = rf_head_level_new(&part->head, part->passes, session->sequence, part->sampler,
+                                 &engine->allocator, error);
     o->level->ops = &rf_head_level_ops;
     o->level->self = part->head;
     o->level->acceptance = rf_tuning.acceptance.model;
@@ -217,7 +225,8 @@ static void guess_experts(const struct rf_engine *engine, const struct draft_wei
     level->experts_left = 1.0 - (double)params->n_expert_used / (double)params->n_expert;
 }
 
-int rf_levels_open(struct rf_session *session, const struct rf_chain *chain, struct rf_error *error)
+int rf_levels_open(struct rf_session *session, const struct rf_chain *chain,
+                   const struct levels *lender, struct rf_error *error)
 {
     const struct rf_engine *engine = session->engine;
     const struct drafts *drafts = &engine->drafts;
@@ -239,7 +248,12 @@ int rf_levels_open(struct rf_session *session, const struct rf_chain *chain, str
         levels->chain.levels[l] = drafts->chain.levels[at];
         made[l] = (struct rf_level){
             .ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0, .has_passes = 1};
-        struct opening opening = {session, &levels->chain.levels[l], weights, part, &made[l]};
+        struct opening opening = {.session = session,
+                                  .chosen = &levels->chain.levels[l],
+                                  .weights = weights,
+                                  .part = part,
+                                  .lent = lender ? lender->parts[l].passes : NULL,
+                                  .level = &made[l]};
         code = open_chain_level(&opening, error);
         int has_own = weights->model || weights->head;
         if (has_own) made[l].cost = guess_cost(engine, &levels->chain.levels[l], weights);
@@ -284,6 +298,13 @@ struct rf_successors *rf_levels_dictionary(const struct levels *levels)
     return NULL;
 }
 
+struct rf_head_level *rf_levels_head_level(const struct levels *levels)
+{
+    for (int32_t l = 0; l < levels->n_levels; l++)
+        if (levels->parts[l].head) return levels->parts[l].head;
+    return NULL;
+}
+
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler)
 {
     for (int32_t l = 0; l < levels->n_levels; l++)
@@ -302,6 +323,7 @@ void rf_levels_close(struct levels *levels, const struct rf_allocator *allocator
         struct part *part = &levels->parts[l];
         if (part->drafter) part->drafter->close(part->drafter_self);
         rf_head_level_free(part->head);
+        if (!part->borrows_passes) rf_head_passes_free(part->passes);
         rf_sequence_free(part->sequence);
         rf_view_free(part->view);
         rf_sampler_free(part->sampler);

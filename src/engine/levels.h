@@ -26,6 +26,8 @@ struct levels {
         struct rf_sequence *sequence;     /* set for a draft with a context of its own; else NULL */
         struct rf_sampler *sampler;       /* set for the same drafts; else NULL */
         struct rf_head_level *head;       /* set for a draft head; else NULL */
+        struct rf_head_passes *passes;    /* likewise; lent if `borrows_passes` */
+        int borrows_passes;
         struct rf_translator *translator; /* set for a draft with another vocabulary; else NULL */
         struct rf_model_level level;
         struct rf_translated_level translated;
@@ -33,9 +35,10 @@ struct levels {
 };
 
 /* The session's queue, view, sequence and sampler are there. `chain`: some of the engine's levels;
- * NULL: all. */
+ * NULL: all. `lender`: levels of the same chain and queue, which outlive these and whose passes of
+ * heads these share; NULL: none. */
 int rf_levels_open(struct rf_session *session, const struct rf_chain *chain,
-                   struct rf_error *error);
+                   const struct levels *lender, struct rf_error *error);
 /* The head whose features the target's view is to give out: that of the session's chain, NULL for
  * the engine's. NULL: there is none. */
 const struct rf_head *rf_levels_head(const struct rf_engine *engine, const struct rf_chain *chain);
@@ -44,6 +47,8 @@ const struct rf_head *rf_levels_head(const struct rf_engine *engine, const struc
 void rf_levels_copy(struct levels *to, const struct levels *from);
 /* The dictionary of a drafter, which the text does not tell; NULL where no level has one. */
 struct rf_successors *rf_levels_dictionary(const struct levels *levels);
+/* The level that is a draft head; NULL: there is none. */
+struct rf_head_level *rf_levels_head_level(const struct levels *levels);
 /* Gives all levels the settings of the target's sampler. */
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler);
 /* Loads the costs measured before with this model, tier and number of threads. */

@@ -58,10 +58,10 @@ int rf_session_shape(const struct rf_engine *engine, const riffle_session_option
     return 0;
 }
 
-/* The session already has its queue. `from`: the session whose tokens the new sequence gets; NULL:
+/* The session already has its queue. `from`: the session whose tokens the new one gets; NULL:
  * none. */
 static int open_session_parts(struct rf_session *session, const struct rf_sequence_shape *shape,
-                              struct rf_sequence *from, const struct rf_chain *chain,
+                              const struct rf_session *from, const struct rf_chain *chain,
                               struct rf_error *error)
 {
     const struct rf_engine *engine = session->engine;
@@ -75,13 +75,14 @@ static int open_session_parts(struct rf_session *session, const struct rf_sequen
     if (!session->borrows_view)
         code = rf_view_new(&session->view, engine->model, session->queue, &options, error);
     if (!code)
-        code = from ? rf_sequence_fork(&session->sequence, from, session->view, error)
+        code = from ? rf_sequence_fork(&session->sequence, from->sequence, session->view, error)
                     : rf_sequence_new(&session->sequence, session->view, shape, &engine->allocator,
                                       error);
     if (!code)
         code = rf_sampler_new(&session->sampler, engine->source->params.n_vocab,
                               engine->backend->first_above, &engine->allocator, error);
-    if (!code) code = rf_levels_open(session, chain, error);
+    if (!code)
+        code = rf_levels_open(session, chain, session->borrows_view ? &from->levels : NULL, error);
     return code;
 }
 
@@ -244,7 +245,7 @@ int rf_session_fork(struct rf_session **copy, const struct rf_session *session, 
     atomic_fetch_add(&session->queue->holders, 1);
     forked->borrows_view = lend;
     if (lend) forked->view = session->view;
-    int code = open_session_parts(forked, &shape, session->sequence, &levels->chain, error);
+    int code = open_session_parts(forked, &shape, session, &levels->chain, error);
     if (code) {
         rf_session_close(forked);
         return code;
@@ -332,8 +333,10 @@ void rf_session_stats(const struct rf_session *session, riffle_stats *stats)
         to->drafted = from->drafted;
         to->accepted = from->accepted;
         to->seconds = from->seconds;
-        const struct rf_view *view =
-            l + 1 < stats->n_levels ? session->levels.parts[l].view : session->view;
+        const struct part *part = &session->levels.parts[l];
+        const struct rf_view *view = l + 1 == stats->n_levels ? session->view
+                                     : part->passes           ? rf_head_passes_view(part->passes)
+                                                              : part->view;
         if (view) stats->level_threads[l] = ops->view_threads(view, 1);
         memcpy(to->judged_at, from->judged_at, sizeof to->judged_at);
         memcpy(to->accepted_at, from->accepted_at, sizeof to->accepted_at);

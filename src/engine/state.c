@@ -1,7 +1,8 @@
-/* A session as a file: a header, the tokens, the KV cache of what has been read, and the dictionary
- * of its drafts (speculate/successors.h), which the tokens do not tell. Little-endian, as every
- * machine is that this version runs on; a file of another model or version is refused, but for
- * version 4, which has no dictionary.
+/* A session as a file: a header, the tokens, the KV cache of what has been read, and what its
+ * drafts know that the tokens do not tell: their dictionary (speculate/successors.h) and the
+ * features of a draft head (speculate/head_level.h). Little-endian, as every machine is that this
+ * version runs on; a file of another model or version is refused, but for version 5, which has no
+ * features, and version 4, which has no dictionary either.
  *
  * Two numbers of the header are two tests. `content` covers every byte of the file and tells
  * damage. `model` tells models apart. Neither has a key: whoever writes a file on purpose can make
@@ -26,11 +27,13 @@ struct header {
     uint64_t kv_bytes;
     uint64_t activation_bits;  /* activations of the passes that read the tokens */
     uint64_t dictionary_bytes; /* version 4 ends before it */
+    uint64_t features_bytes;   /* version 5 ends before it */
+    uint64_t head;             /* checksum of the head that they are for; 0: there is none */
 };
 
 static const char magic[8] = {'R', 'F', 'L', 'S', 'T', 'A', 'T', 'E'};
 
-enum { VERSION = 5, WITHOUT_DICTIONARY = 4 };
+enum { VERSION = 6, WITHOUT_FEATURES = 5, WITHOUT_DICTIONARY = 4 };
 
 /* FNV-1a over 8-byte words. Each step is a bijection of the sum, so damage within one word always
  * shows; other damage stays hidden with a probability of 2^-64. */
@@ -109,16 +112,27 @@ static uint64_t fingerprint(const struct rf_engine *engine)
     return sum;
 }
 
+/* Tells heads apart, whose features mean nothing to each other. */
+static uint64_t head_checksum(const struct rf_head_level *level)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    if (!level) return 0;
+    const struct rf_source *source = rf_head_level_head(level)->file->source;
+    for (int32_t i = 0; i < source->n_tensors; i++) sum = tensor_checksum(sum, &source->tensors[i]);
+    return sum;
+}
+
 static size_t header_bytes(const struct header *header)
 {
     return header->version == WITHOUT_DICTIONARY ? offsetof(struct header, dictionary_bytes)
+           : header->version == WITHOUT_FEATURES ? offsetof(struct header, features_bytes)
                                                  : sizeof *header;
 }
 
 /* The parts of the file behind the header. */
 struct content {
     const int32_t *tokens;
-    const void *kv, *dictionary;
+    const void *kv, *dictionary, *features;
 };
 
 static uint64_t content_checksum(const struct header *header, const struct content *content)
@@ -128,7 +142,8 @@ static uint64_t content_checksum(const struct header *header, const struct conte
     uint64_t sum = checksum(0xcbf29ce484222325u, &others, header_bytes(header));
     sum = checksum(sum, content->tokens, (size_t)header->n_tokens * sizeof(int32_t));
     sum = checksum(sum, content->kv, (size_t)header->kv_bytes);
-    return checksum(sum, content->dictionary, (size_t)header->dictionary_bytes);
+    sum = checksum(sum, content->dictionary, (size_t)header->dictionary_bytes);
+    return checksum(sum, content->features, (size_t)header->features_bytes);
 }
 
 int rf_state_save(const struct rf_session *session, const char *path, struct rf_error *error)
@@ -136,6 +151,7 @@ int rf_state_save(const struct rf_session *session, const char *path, struct rf_
     struct rf_sequence *sequence = session->sequence;
     int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_saved(sequence);
     const struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
+    const struct rf_head_level *head = rf_levels_head_level(&session->levels);
     struct header header = {.version = VERSION,
                             .kv = (uint32_t)session->view->shape.kv,
                             .model = fingerprint(session->engine),
@@ -143,22 +159,25 @@ int rf_state_save(const struct rf_session *session, const char *path, struct rf_
                             .n_read = n_read,
                             .kv_bytes = rf_sequence_kv_bytes(sequence, n_read),
                             .activation_bits = (uint64_t)rf_engine_activation_bits(session->engine),
-                            .dictionary_bytes = dictionary ? rf_successors_bytes(dictionary) : 0};
+                            .dictionary_bytes = dictionary ? rf_successors_bytes(dictionary) : 0,
+                            .features_bytes = head ? rf_head_level_bytes(head, n_read) : 0,
+                            .head = head_checksum(head)};
     memcpy(header.magic, magic, sizeof magic);
     size_t tokens_bytes = (size_t)n * sizeof(int32_t), kv_bytes = (size_t)header.kv_bytes,
-           dictionary_bytes = (size_t)header.dictionary_bytes;
-    unsigned char *kv = rf_malloc(&session->engine->allocator, kv_bytes + dictionary_bytes, 1,
-                                  "session state", error);
+           features_at = kv_bytes + (size_t)header.dictionary_bytes,
+           bytes = features_at + (size_t)header.features_bytes;
+    unsigned char *kv = rf_malloc(&session->engine->allocator, bytes, 1, "session state", error);
     if (!kv) return RF_ERR_MEMORY;
-    const struct content content = {rf_sequence_tokens(sequence), kv, kv + kv_bytes};
+    const struct content content = {rf_sequence_tokens(sequence), kv, kv + kv_bytes,
+                                    kv + features_at};
     int code = rf_source_check(session->engine->source, error);
     if (!code) code = rf_sequence_kv_save(sequence, kv, error);
     if (!code) {
         if (dictionary) rf_successors_save(dictionary, kv + kv_bytes);
+        if (head) rf_head_level_save(head, n_read, kv + features_at);
         header.content = content_checksum(&header, &content);
-        const struct rf_span spans[] = {{&header, sizeof header},
-                                        {content.tokens, tokens_bytes},
-                                        {kv, kv_bytes + dictionary_bytes}};
+        const struct rf_span spans[] = {
+            {&header, sizeof header}, {content.tokens, tokens_bytes}, {kv, bytes}};
         code = rf_write_file(path, spans, 3, RF_NEW_PRIVATE, error);
     }
     rf_free(&session->engine->allocator, kv);
@@ -176,7 +195,7 @@ static int check_state_header(const struct rf_session *session, const char *path
     int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
     if (bytes < header_bytes(header) || memcmp(header->magic, magic, sizeof magic) != 0)
         return rf_fail(error, RF_ERR_FORMAT, "%s: not a saved session", path);
-    if (header->version != VERSION && header->version != WITHOUT_DICTIONARY)
+    if (header->version > VERSION || header->version < WITHOUT_DICTIONARY)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
                        header->version, VERSION);
@@ -186,8 +205,9 @@ static int check_state_header(const struct rf_session *session, const char *path
            left = bytes - header_bytes(header);
     if (header->dictionary_bytes > RF_SUCCESSORS_MOST_BYTES)
         return state_is_damaged(path, "the size of its dictionary", error);
-    if (tokens_bytes > left || header->dictionary_bytes > left - tokens_bytes ||
-        header->kv_bytes != left - tokens_bytes - header->dictionary_bytes)
+    uint64_t drafts = header->dictionary_bytes + header->features_bytes;
+    if (tokens_bytes > left || header->features_bytes > left || drafts > left - tokens_bytes ||
+        header->kv_bytes != left - tokens_bytes - drafts)
         return state_is_damaged(path, "its size is not that of its tokens", error);
     if (header->n_tokens > n_ctx)
         return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path,
@@ -222,9 +242,11 @@ static int check_state_content(const struct rf_session *session, const char *pat
     for (int32_t i = 0; i < header->n_tokens; i++)
         if (content->tokens[i] < 0 || content->tokens[i] >= n_vocab)
             return state_is_damaged(path, "a token that the model does not have", error);
-    return rf_successors_check(content->dictionary, (size_t)header->dictionary_bytes, n_vocab)
+    if (!rf_successors_check(content->dictionary, (size_t)header->dictionary_bytes, n_vocab))
+        return state_is_damaged(path, "its dictionary", error);
+    return rf_head_level_check(content->features, (size_t)header->features_bytes, header->n_read)
                ? 0
-               : state_is_damaged(path, "its dictionary", error);
+               : state_is_damaged(path, "the features of its draft head", error);
 }
 
 /* The header at the beginning of a file of so many bytes; zeros where there is none. */
@@ -232,8 +254,10 @@ static struct header read_header(const void *data, size_t bytes)
 {
     struct header header = {0};
     size_t least = offsetof(struct header, dictionary_bytes);
-    memcpy(&header, data, bytes < sizeof header ? bytes < least ? 0 : least : sizeof header);
-    if (header.version == WITHOUT_DICTIONARY) header.dictionary_bytes = 0;
+    if (bytes < least) return header;
+    memcpy(&header, data, bytes < sizeof header ? bytes : sizeof header);
+    if (header.version <= WITHOUT_DICTIONARY) header.dictionary_bytes = 0;
+    if (header.version <= WITHOUT_FEATURES) header.features_bytes = header.head = 0;
     return header;
 }
 
@@ -246,14 +270,18 @@ static int load_mapped_state(struct rf_session *session, const char *path,
     const unsigned char *tokens = file->data + header_bytes(&header),
                         *kv = tokens + (size_t)header.n_tokens * sizeof(int32_t);
     const struct content content = {(const int32_t *)(const void *)tokens, kv,
-                                    kv + (size_t)header.kv_bytes};
+                                    kv + (size_t)header.kv_bytes,
+                                    kv + (size_t)header.kv_bytes + (size_t)header.dictionary_bytes};
     struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
+    struct rf_head_level *head = rf_levels_head_level(&session->levels);
     code = check_state_content(session, path, &header, &content, error);
     if (!code)
         code = rf_sequence_load(session->sequence, content.tokens, header.n_tokens, header.n_read,
                                 kv, error);
     if (!code && dictionary)
         rf_successors_load(dictionary, content.dictionary, (size_t)header.dictionary_bytes);
+    if (!code && head && header.head == head_checksum(head))
+        rf_head_level_load(head, content.features, (size_t)header.features_bytes);
     return code;
 }
 

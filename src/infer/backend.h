@@ -186,8 +186,6 @@ enum rf_op_kind {
     RF_OP_COPY       /* out[0] = in[0]; see `column` */
 };
 
-enum { RF_ROW_BLOCK = 64 /* rows of a weight that an operation can choose together */ };
-
 /* The rotation of an operation. The long one takes the place of the global one in rows that are
  * `is_long`. */
 enum rf_rotation { RF_ROTATE_GLOBAL, RF_ROTATE_LOCAL, RF_ROTATE_NOT };
@@ -206,10 +204,6 @@ struct rf_op {
     enum rf_rotation rotation;
     int32_t column; /* NORM, COPY: where in[0]'s values begin in the rows of out[0], which has
                        floats and may be wider; a multiple of 16 */
-    /* LINEAR with n = 1 and without a bias: the result has only these blocks of the weight's rows,
-     * [n_blocks] ascending, one behind the other. NULL: all rows. They outlive the view. */
-    const int32_t *blocks;
-    int32_t n_blocks;
     enum rf_slot in[RF_OP_INPUTS], out[RF_OP_INPUTS];
     const struct rf_weight *weight[RF_OP_INPUTS], *bias[RF_OP_INPUTS]; /* NULL: none */
 };

@@ -270,9 +270,7 @@ static void add_head_output(struct rf_program *program, const struct rf_head *he
                                       .n = 1,
                                       .in = {RF_SLOT_NORMED},
                                       .out = {RF_SLOT_LOGITS},
-                                      .weight = {head->output},
-                                      .blocks = head->file->blocks,
-                                      .n_blocks = head->file->n_blocks};
+                                      .weight = {head->output}};
     program->n_head = 2;
     if (head->file->has_output || (factor == 1 && target->logit_cap <= 0)) return;
     program->head[program->n_head++] = (struct rf_op){.kind = RF_OP_CAP,

@@ -22,17 +22,11 @@ struct rf_head_file {
                                  target's, and n_embd is the target's */
     /* [n_vocab] the target's id of each output row, distinct, or NULL: row i is token i. */
     const int32_t *tokens;
-    /* [n_blocks] The output rows are these blocks of RF_HEAD_BLOCK rows of the target's output
-     * matrix, ascending; `tokens` names them, too. NULL: all rows of the matrix. */
-    const int32_t *blocks;
-    int32_t n_blocks;
     int32_t n_rows;  /* The output rows are those of `tokens`, so many rows of the target's output
-                        matrix, ascending; 0: they are the head's own, or blocks, or all */
+                        matrix, ascending; 0: they are the head's own, or all of the target's */
     uint64_t target; /* fingerprint of the target; 0: the file does not name it */
     const char *recipe; /* how it was trained, one line; or NULL */
 };
-
-enum { RF_HEAD_BLOCK = 64 };
 
 /* A fingerprint that all forms of the same weights share: FNV-1a (64 bits) over the F32 bytes of
  * the gains output_norm.weight, then of each layer attn_norm.weight and ffn_norm.weight, as far as

@@ -139,41 +139,24 @@ static void read_tokens(const struct rf_head_reading *of, struct rf_reading *rea
     head->tokens = tokens;
 }
 
-static void name_block_rows(struct rf_head_file *head, struct rf_reading *reading)
-{
-    size_t n = (size_t)head->n_blocks * RF_HEAD_BLOCK;
-    int32_t *tokens = rf_keep(reading, n, sizeof *tokens, "ids of a draft head");
-    for (size_t i = 0; tokens && i < n; i++)
-        tokens[i] = head->blocks[i / RF_HEAD_BLOCK] * RF_HEAD_BLOCK + (int32_t)(i % RF_HEAD_BLOCK);
-    head->tokens = tokens;
-}
-
 /* Whose the output rows are, and which tokens they stand for. */
 static void read_output(struct rf_head_reading *of, struct rf_reading *reading)
 {
     struct rf_head_file *head = of->head;
     struct rf_params *params = &reading->source->params;
     head->has_output = has_tensor(reading, RF_OUTPUT);
-    if (head->blocks && (head->has_output || of->ids))
+    if (head->n_rows && (head->has_output || of->ids))
         rf_bad(reading, RF_ERR_FORMAT,
-               "has output rows of its own (output.weight, d2t) and blocks of the target's");
-    if (head->n_rows && (head->has_output || of->ids || head->blocks))
-        rf_bad(reading, RF_ERR_FORMAT,
-               "has other output rows (output.weight, d2t, blocks) beside rows of the target's");
+               "has output rows of its own (output.weight, d2t) beside rows of the target's "
+               "(riffle.head.output_rows)");
     if (of->ids && !head->has_output)
         rf_bad(reading, RF_ERR_FORMAT, "tensor d2t names output rows, but the head has none");
     if (reading->code) return;
-    params->n_vocab = head->n_rows   ? head->n_rows
-                      : head->blocks ? head->n_blocks * RF_HEAD_BLOCK
-                      : of->ids      ? of->n_ids
-                                     : head->n_vocab_target;
+    params->n_vocab = head->n_rows ? head->n_rows : of->ids ? of->n_ids : head->n_vocab_target;
     if (of->n_vocab && of->n_vocab != params->n_vocab)
         rf_bad(reading, RF_ERR_FORMAT, "states %" PRId32 " output rows, but %s %" PRId32,
                of->n_vocab, of->ids ? "d2t names" : "without d2t there must be", params->n_vocab);
-    if (head->blocks)
-        name_block_rows(head, reading);
-    else if (of->ids)
-        read_tokens(of, reading);
+    if (of->ids) read_tokens(of, reading);
 }
 
 /* Tensors that a file may have or not, and the width that it needs without its own. */

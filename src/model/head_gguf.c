@@ -62,67 +62,39 @@ static const char *read_recipe(struct rf_gguf *gguf)
     return text.bytes ? rf_keep_text(gguf->reading, text) : NULL;
 }
 
-/* Keeps the elements of an array, which ascend and are below n: `name` of the target's output, of
- * which it has `has`. */
-static int32_t *keep_ascending(struct rf_gguf *gguf, const struct rf_gguf_value *array, int32_t n,
-                               const char *key, const char *name, const char *has)
-{
-    struct rf_reading *reading = gguf->reading;
-    int32_t *kept =
-        reading->code ? NULL : rf_keep(reading, (size_t)array->count, sizeof *kept, "output rows");
-    int64_t before = -1;
-    for (uint64_t i = 0; kept && i < array->count; i++) {
-        int64_t value = rf_gguf_element(array, i);
-        if (value <= before)
-            rf_bad(reading, RF_ERR_FORMAT, "key %s is not ascending: %" PRId64 " follows %" PRId64,
-                   key, value, before);
-        if (value >= n)
-            rf_bad(reading, RF_ERR_ARGUMENT,
-                   "is a head of another target: it chooses %s %" PRId64
-                   "%s, but the target has %" PRId32 "%s",
-                   name, value, *has ? " of output rows" : "", n, has);
-        if (reading->code) return NULL;
-        kept[i] = (int32_t)value;
-        before = value;
-    }
-    return kept;
-}
-
-static void read_output_blocks(struct rf_gguf *gguf, struct rf_head_reading *of)
-{
-    static const char key[] = "riffle.head.output_blocks";
-    struct rf_reading *reading = gguf->reading;
-    const struct rf_gguf_value *blocks = rf_gguf_integers(gguf, key);
-    if (!blocks) return;
-    int32_t rows = head_count(gguf, "riffle.head.output_block_rows");
-    if (!rows) rf_gguf_missing(gguf);
-    if (rows != RF_HEAD_BLOCK)
-        rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %" PRId32 "; only %d is supported",
-               gguf->key, rows, RF_HEAD_BLOCK);
-    int32_t n = of->target->params.n_vocab / RF_HEAD_BLOCK;
-    if (blocks->count < 1 || blocks->count > (uint64_t)n)
-        rf_bad(reading, blocks->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
-               "chooses %" PRIu64 " blocks of output rows (riffle.head.output_blocks), but the "
-               "target has %" PRId32,
-               blocks->count, n);
-    of->head->blocks = keep_ascending(gguf, blocks, n, key, "block", " whole ones");
-    of->head->n_blocks = of->head->blocks ? (int32_t)blocks->count : 0;
-}
-
-/* Single rows of the target's output matrix, by their tokens. */
+/* The rows of the target's output matrix that are the head's, by their tokens. */
 static void read_output_rows(struct rf_gguf *gguf, struct rf_head_reading *of)
 {
-    static const char key[] = "riffle.head.output_rows";
-    const struct rf_gguf_value *rows = rf_gguf_integers(gguf, key);
+    struct rf_reading *reading = gguf->reading;
+    const struct rf_gguf_value *rows = rf_gguf_integers(gguf, "riffle.head.output_rows");
     int32_t n_vocab = of->target->params.n_vocab;
+    int64_t before = -1;
     if (!rows) return;
     if (rows->count < 1 || rows->count > (uint64_t)n_vocab)
-        rf_bad(gguf->reading, rows->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
+        rf_bad(reading, rows->count ? RF_ERR_ARGUMENT : RF_ERR_FORMAT,
                "chooses %" PRIu64 " output rows (riffle.head.output_rows), but the target has "
                "%" PRId32,
                rows->count, n_vocab);
-    of->head->tokens = keep_ascending(gguf, rows, n_vocab, key, "output row", "");
-    of->head->n_rows = of->head->tokens ? (int32_t)rows->count : 0;
+    int32_t *tokens =
+        reading->code ? NULL : rf_keep(reading, (size_t)rows->count, sizeof *tokens, "output rows");
+    for (uint64_t i = 0; tokens && i < rows->count; i++) {
+        int64_t value = rf_gguf_element(rows, i);
+        if (value < 0)
+            rf_bad(reading, RF_ERR_FORMAT, "key %s has the row %" PRId64, gguf->key, value);
+        else if (value <= before)
+            rf_bad(reading, RF_ERR_FORMAT, "key %s is not ascending: %" PRId64 " follows %" PRId64,
+                   gguf->key, value, before);
+        else if (value >= n_vocab)
+            rf_bad(reading, RF_ERR_ARGUMENT,
+                   "is a head of another target: it chooses output row %" PRId64
+                   " (riffle.head.output_rows), but the target has %" PRId32,
+                   value, n_vocab);
+        if (reading->code) return;
+        tokens[i] = (int32_t)value;
+        before = value;
+    }
+    of->head->tokens = tokens;
+    of->head->n_rows = tokens ? (int32_t)rows->count : 0;
 }
 
 static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
@@ -135,7 +107,6 @@ static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
     head->norm_before_fc = rf_gguf_bool(gguf, ".norm_before_fc", 0);
     head->norm_before_residual = rf_gguf_bool(gguf, ".norm_before_residual", 0);
     read_target_layers(gguf, of);
-    read_output_blocks(gguf, of);
     read_output_rows(gguf, of);
     head->target = read_fingerprint(gguf);
     head->recipe = read_recipe(gguf);

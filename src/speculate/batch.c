@@ -1,7 +1,7 @@
-/* The pass of a batch (batch.h): first halves of all rounds, one read, second halves. Drafts share
- * the rows that texts leave, in the order of the parts. */
+/* The pass of a batch (batch.h): first halves of all rounds (joint.h), one read, second halves. */
 #include "speculate/batch.h"
 
+#include "speculate/joint.h"
 #include "speculate/model_level.h"
 
 static struct rf_model_level *target_level(const struct rf_cascade *cascade)
@@ -24,31 +24,6 @@ static void fail_part(struct rf_batch_part *part, int code)
 {
     part->n = code;
     if (is_round(part)) rf_cascade_drop(part->cascade);
-}
-
-/* The rows of a pass over these parts beside the rows of one of them, as far as they are known. */
-static struct rf_other_rows rows_beside(struct rf_batch_part *const *parts, int32_t n_parts,
-                                        const struct rf_batch_part *one)
-{
-    struct rf_other_rows others = {0};
-    for (int32_t i = 0; i < n_parts; i++) {
-        if (!is_round(parts[i]) || parts[i] == one) continue;
-        others.rows += parts[i]->rows;
-        others.context += (int64_t)parts[i]->rows *
-                          rf_sequence_n_committed(rf_cascade_sequence(parts[i]->cascade));
-    }
-    return others;
-}
-
-/* The first half of a round. */
-static void begin_round(struct rf_batch_part *part, int32_t room)
-{
-    struct rf_cascade *cascade = part->cascade;
-    int code = rf_cascade_begin(cascade, part->max, &part->round, &part->error);
-    if (code)
-        fail_part(part, code);
-    else if (part->round.placed < 0)
-        rf_model_level_ask(target_level(cascade), &part->round.question, room, &part->ask);
 }
 
 static int32_t part_unread(const struct rf_batch_part *part, const struct rf_view *view)
@@ -77,31 +52,27 @@ static struct rf_ask ask_of_slice(const struct rf_batch_part *part, int32_t rows
 static void begin_all(const struct rf_view *view, struct rf_batch_part *const *parts,
                       int32_t n_parts, int32_t most_rows)
 {
-    int32_t rounds = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
+    struct rf_batch_part *rounds[RF_MAX_ROWS];
+    int32_t n = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
     if (room > most_rows) room = most_rows;
     for (int32_t i = 0; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
         int32_t unread = part_unread(part, view);
         part->n = 0;
         part->ask = ask_of_slice(part, unread);
-        part->rows = unread > 0 ? unread : 1;
-        rounds += is_round(part);
+        part->own = part->rows = unread > 0 ? unread : 1;
+        if (is_round(part)) rounds[n++] = part;
         if (!is_round(part) && part->on_logits) answers -= part->rows;
         room -= part->rows;
     }
-    if (room > answers - rounds) room = answers - rounds;
-    if (room < 0) room = 0;
-    for (int32_t i = 0; i < n_parts; i++) {
-        struct rf_batch_part *part = parts[i];
-        if (!is_round(part)) continue;
-        const struct rf_pace_company company = {.others = rows_beside(parts, n_parts, part),
-                                                .tokens = rounds - 1,
-                                                .has_slices = rounds < n_parts};
-        rf_cascade_set_company(part->cascade, &company);
-        begin_round(part, room);
-        int32_t n_draft = has_rows(part) ? part->ask.n_draft : 0;
-        part->rows = has_rows(part) ? part->rows + n_draft : 0;
-        room -= n_draft;
+    if (room > answers - n) room = answers - n;
+    if (n) rf_joint_begin(rounds, n, room > 0 ? room : 0, n < n_parts);
+    for (int32_t i = 0; i < n; i++) {
+        struct rf_batch_part *part = rounds[i];
+        if (!has_rows(part)) continue;
+        rf_model_level_ask(target_level(part->cascade), &part->round.question, part->room,
+                           &part->ask);
+        part->rows = part->own + part->ask.n_draft;
     }
 }
 
@@ -136,7 +107,7 @@ static void answer_parts(struct rf_view *view, struct rf_batch_part *const *read
         }
         struct rf_question *question = &part->round.question;
         question->rows = counts ? cost->rows : 0;
-        question->others = rows_beside(read, n_read, part);
+        question->others = rf_joint_beside(read, n_read, part);
         question->seconds = cost->seconds;
         rf_cascade_spend(part->cascade, cost->seconds / n_read);
         int code = rf_model_level_answer(target_level(part->cascade), question, &part->ask,

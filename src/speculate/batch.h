@@ -25,6 +25,11 @@ struct rf_batch_part {
     struct rf_ask ask;
     int32_t rows; /* rows of this part in the pass, as far as they are known */
     struct rf_round round;
+    /* A round's, of joint.h: rows of the text itself, and those that its draft may have; 1 once it
+     * is begun; passes that drafted for it, and the texts that they drafted for together. */
+    int32_t own, room;
+    int is_begun;
+    int32_t steps, answered;
 };
 
 struct rf_batch_cost {

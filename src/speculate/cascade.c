@@ -15,6 +15,7 @@
 #include "platform/clock.h"
 #include "speculate/ahead.h"
 #include "speculate/cascade_state.h"
+#include "speculate/drafting.h"
 #include "speculate/offer.h"
 #include "speculate/tuning.h"
 
@@ -333,145 +334,68 @@ static int32_t settle_round(struct rf_cascade *cascade, int32_t judge, struct rf
 
 /* ---- drafting ---- */
 
-/* Whether `level` should draft another token for `judge`. Its tokens from `first` on are not judged
- * yet. With a fixed gamma takes back tokens at the end that are not sure enough; otherwise the last
- * one may not be worth a row, but its runners-up are. */
-static int should_go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
-                        int32_t *known, double *p)
-{
-    const struct rf_proposal by = {.proposer = (int8_t)level};
-    for (; *known < rf_ahead_end(cascade); ++*known) {
-        double confidence = (double)rf_ahead_mark(cascade, *known)->confidence;
-        int32_t place = *known - first;
-        double next = *p * rf_pace_acceptance(&cascade->pace, judge, &by, confidence);
-        int worth = cascade->gamma ? confidence >= (double)cascade->min_confidence
-                                   : rf_pace_worth_row(&cascade->pace, judge, place + 1, next);
-        if (!worth) {
-            if (cascade->gamma) rf_sequence_rewind(cascade->sequence, *known);
-            return 0;
-        }
-        *p = next;
-    }
-    return cascade->gamma ||
-           rf_pace_go_on(&cascade->pace, level, judge, rf_ahead_end(cascade) - first, *p);
-}
-
-/* Counts a pass of a level that judges nothing, after which it drafted n tokens. */
-static void count_paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t unread,
-                             double seconds, int32_t n)
-{
-    struct rf_cascade_stats *stats = &cascade->stats[drafter];
-    stats->passes++;
-    stats->seconds += seconds;
-    if (unread >= RF_PACE_FEW)
-        cascade->reading += seconds;
-    else if (n > 0)
-        rf_pace_pass(&cascade->pace, drafter, 1, seconds / n);
-}
-
-/* Places a few tokens ahead from a level that has passes but judges nothing. */
-static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
-                          struct rf_error *error)
-{
-    const struct rf_level *level = &cascade->levels[drafter];
-    const int32_t *text = rf_sequence_tokens(cascade->sequence);
-    struct rf_draft draft = {.n = 0};
-    int32_t few =
-        cascade->gamma || max < rf_tuning.rounds.few_at_once ? max : rf_tuning.rounds.few_at_once;
-    int32_t unread = level->ops->unread(level->self, text, rf_ahead_end(cascade));
-    double start = cascade->now();
-    int code = level->ops->draft(level->self, text, rf_ahead_end(cascade), few, &draft, error);
-    double seconds = cascade->now() - start;
-    if (code) return code;
-    assert(rf_draft_is_line(&draft));
-    count_paid_draft(cascade, drafter, unread, seconds, draft.n);
-    rf_draft_sign(&draft, drafter, drafter);
-    code = rf_ahead_limit(cascade, rf_ahead_end(cascade), &draft, error);
-    for (int32_t i = 0; i < draft.n && !code; i++)
-        code = rf_ahead_place(cascade, &(struct rf_choice){draft.tokens[i], draft.confidence[i]},
-                              drafter, NULL, error);
-    return code ? code : draft.n;
-}
-
-/* Places one token ahead, with its runners-up, from a level that drafts token by token. */
-static int32_t paid_next(struct rf_cascade *cascade, int32_t drafter, struct rf_error *error)
-{
-    const struct rf_level *level = &cascade->levels[drafter];
-    const int32_t *text = rf_sequence_tokens(cascade->sequence);
-    const struct rf_draft nothing = {.n = 0};
-    const uint64_t *mask = NULL;
-    struct rf_choice choice, runners_up[RF_RUNNERS_UP];
-    int32_t n = rf_ahead_end(cascade), unread = level->ops->unread(level->self, text, n);
-    int code = cascade->matcher ? rf_ahead_masks(cascade, n, &nothing, &mask, error) : 0;
-    if (code) return code;
-    double start = cascade->now();
-    code = level->ops->next(level->self, text, n, mask, &choice, runners_up, error);
-    if (code) return code;
-    count_paid_draft(cascade, drafter, unread, cascade->now() - start, choice.token >= 0);
-    if (choice.token < 0) return 0;
-    code = rf_ahead_place(cascade, &choice, drafter, runners_up, error);
-    return code ? code : 1;
-}
-
 static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
                          struct rf_error *error);
 
-/* Places up to `want` tokens ahead, which `level` drafts for `judge`, by rounds of its own where it
- * judges. Returns how many stay. *made: with those that were not worth it. */
-static int32_t draft_ahead(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
-                           int32_t *made, struct rf_error *error)
+/* Has a round's drafter write what is left of its draft, by rounds of its own where it judges. */
+static int draft_alone(struct rf_cascade *cascade, struct rf_drafting *drafting,
+                       struct rf_error *error)
 {
-    int32_t first = rf_ahead_end(cascade), known = first;
-    double p = 1.0;
-    *made = 0;
-    if (cascade->gamma && want > cascade->gamma) want = cascade->gamma;
-    do {
-        int open =
-            rf_ahead_can_go_on(cascade, rf_ahead_state(cascade, rf_ahead_end(cascade)), error);
-        if (open < 0) return open;
-        if (!open) break;
-        int32_t left = want - (rf_ahead_end(cascade) - first);
-        int32_t n = is_judge(cascade, level)           ? run_round(cascade, level, left, error)
-                    : cascade->levels[level].ops->next ? paid_next(cascade, level, error)
-                                                       : paid_draft(cascade, level, left, error);
+    const struct rf_level *level = &cascade->levels[drafting->level];
+    int goes_on;
+    while ((goes_on = rf_drafting_goes_on(cascade, drafting, error)) > 0) {
+        int32_t left = rf_drafting_left(cascade, drafting);
+        int32_t n = is_judge(cascade, drafting->level)
+                        ? run_round(cascade, drafting->level, left, error)
+                    : level->ops->next ? rf_drafting_next(cascade, drafting, error)
+                                       : rf_drafting_some(cascade, drafting, left, error);
         if (n < 0) return n;
         if (n == 0) break;
-        *made += n;
-    } while (rf_ahead_end(cascade) - first < want &&
-             should_go_on(cascade, level, judge, first, &known, &p));
-    if (known < rf_ahead_end(cascade)) should_go_on(cascade, level, judge, first, &known, &p);
-    return rf_ahead_end(cascade) - first;
+        drafting->made += n;
+    }
+    return goes_on < 0 ? goes_on : 0;
 }
 
-/* Makes the offer of a round. A level that cannot draft any more drafts nothing. */
-static int make_offer(struct rf_cascade *cascade, int32_t judge, int32_t max,
-                      struct rf_offer *offer, struct rf_error *error)
+static void clear_round(struct rf_round *round)
 {
-    struct rf_draft tables; /* proposals of drafters without passes */
-    int code = rf_offer_begin(cascade, judge, max, offer, &tables, error);
-    if (code || offer->drafter < 0) return code;
-    int32_t n = draft_ahead(cascade, offer->drafter, judge, max, &offer->made, error);
-    if (n >= 0) return rf_offer_complete(cascade, judge, max, offer, &tables, error);
-    if (n != RF_ERR_FORMAT) return n;
-    cascade->is_damaged[offer->drafter] = 1; /* nothing that the answer depends on */
-    rf_sequence_rewind(cascade->sequence, offer->at);
-    offer->drafter = -1;
-    offer->made = 0;
-    return 0;
+    round->is_posed = 0;
+    round->drafting = (struct rf_drafting){.is_open = 0};
 }
 
-/* The first half of a round at a judge that yields at most `max` tokens: drafts, and makes the
- * question. */
-static int pose_question(struct rf_cascade *cascade, int32_t judge, int32_t max,
-                         struct rf_round *round, struct rf_error *error)
+/* The beginning of a round at a judge that yields at most `max` tokens: drafts without passes, and
+ * who drafts with passes. */
+static int begin_offer(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                       struct rf_round *round, struct rf_error *error)
 {
     round->placed = -1;
+    round->max = max;
     round->reading = cascade->reading;
-    int code = make_offer(cascade, judge, max - 1, &round->offer, error);
+    int code = rf_offer_begin(cascade, judge, max - 1, &round->offer, &round->tables, error);
+    if (!code && round->offer.drafter >= 0)
+        rf_drafting_begin(cascade, round->offer.drafter, judge, max - 1, &round->drafting);
+    return code;
+}
+
+/* The rest of the first half: the draft as far as it is missing, and the question. */
+static int pose_question(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
+                         struct rf_error *error)
+{
+    struct rf_offer *offer = &round->offer;
+    int code = 0;
+    if (round->drafting.is_open)
+        code =
+            rf_drafting_drop_damaged(cascade, round, draft_alone(cascade, &round->drafting, error));
+    round->drafting.is_open = 0;
+    if (!code && offer->drafter >= 0) {
+        rf_drafting_end(cascade, &round->drafting);
+        offer->made = round->drafting.made;
+        code = rf_offer_complete(cascade, judge, round->max - 1, offer, &round->tables, error);
+    }
     if (code) return code;
+    round->is_posed = 1;
     make_question(cascade, judge, round);
     if (cascade->matcher) {
-        code = rf_ahead_masks(cascade, round->offer.at, &round->offer.draft, round->masks, error);
+        code = rf_ahead_masks(cascade, offer->at, &offer->draft, round->masks, error);
         round->question.masks = round->masks;
     }
     return code;
@@ -482,7 +406,9 @@ static int32_t run_round(struct rf_cascade *cascade, int32_t judge, int32_t max,
                          struct rf_error *error)
 {
     struct rf_round round;
-    int code = pose_question(cascade, judge, max, &round, error);
+    clear_round(&round);
+    int code = begin_offer(cascade, judge, max, &round, error);
+    if (!code) code = pose_question(cascade, judge, &round, error);
     if (!code) code = ask_judge(cascade, judge, &round, error);
     return code ? code : settle_round(cascade, judge, &round, error);
 }
@@ -518,6 +444,7 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
     int32_t target = cascade->n_levels - 1, n = rf_sequence_n_committed(sequence);
     int32_t room = rf_sequence_room(sequence, n) + 1;
     const struct rf_level *level = &cascade->levels[target];
+    clear_round(round);
     if (n < 1 || max < 1)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "a session without tokens has nothing to go on from");
@@ -538,10 +465,20 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
     /* A choice that costs no pass needs no draft. */
     if (level->ops->unread(level->self, text, n) == 0) max = 1;
     code = round->placed < 0 ? round->placed : 0;
-    if (!round->placed) code = pose_question(cascade, target, max, round, error);
+    if (cascade->pace.company.is_full) max = 1; /* no row is left for a draft */
+    if (!code && !round->placed) code = begin_offer(cascade, target, max, round, error);
     if (code) rf_cascade_drop(cascade);
     return code;
 }
+
+int rf_cascade_pose(struct rf_cascade *cascade, struct rf_round *round, struct rf_error *error)
+{
+    int code = pose_question(cascade, cascade->n_levels - 1, round, error);
+    if (code) rf_cascade_drop(cascade);
+    return code;
+}
+
+/* ---- the second half ---- */
 
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error)
@@ -558,7 +495,8 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
     struct rf_round round;
     int code = rf_cascade_begin(cascade, max, &round, error);
     if (code) return code;
-    if (round.placed < 0) code = ask_judge(cascade, cascade->n_levels - 1, &round, error);
+    if (round.placed < 0) code = rf_cascade_pose(cascade, &round, error);
+    if (!code && round.placed < 0) code = ask_judge(cascade, cascade->n_levels - 1, &round, error);
     if (code) rf_cascade_drop(cascade);
     return code ? code : rf_cascade_end(cascade, &round, yield, error);
 }

@@ -89,13 +89,30 @@ void rf_cascade_drop(struct rf_cascade *cascade);
 struct rf_offer {
     int32_t drafter; /* level with passes that drafted; -1: none */
     int32_t at;
-    int32_t made; /* tokens of that drafter: its line, and those not handed over */
+    int32_t made;      /* tokens of that drafter: its line, and those not handed over */
+    double free_value; /* what the draft without it promises: rf_pace_offer */
     struct rf_draft draft;
+};
+
+/* The draft that a level with passes writes in a round (drafting.h). */
+struct rf_drafting {
+    int is_open; /* 1: it may go on */
+    int32_t level, judge;
+    int32_t want;         /* tokens at most */
+    int32_t first, known; /* its tokens begin at `first`; those before `known` were weighed */
+    int32_t made;         /* tokens with those that were taken back */
+    int32_t unread;       /* rows of the level's last question */
+    double p, expected;   /* of the weighed tokens: all are kept; how many are */
+    double seconds;       /* that its tokens cost, each its share of a pass */
 };
 
 /* A round between its two halves: its question and the judge's choices. It must not move. */
 struct rf_round {
     struct rf_offer offer;
+    struct rf_draft tables; /* what drafters without passes propose */
+    struct rf_drafting drafting;
+    int32_t max; /* tokens that it yields at most */
+    int is_posed;
     struct rf_question question;
     struct rf_choice choices[RF_DRAFT_ROWS + 1];
     struct rf_choice runners_up[RF_DRAFT_ROWS + 1]
@@ -106,13 +123,41 @@ struct rf_round {
     int32_t placed; /* tokens that need no answer; < 0: the question needs one */
 };
 
-/* rf_cascade_round in two halves, so that the targets of several cascades may answer in one pass.
- * Where round->placed < 0, the caller has the target's question answered, as its `choose` does,
- * before the second half. A round that is not ended must be dropped: rf_cascade_drop. */
+/* rf_cascade_round in parts, so that the targets of several cascades may answer in one pass, and
+ * levels that draft for them, too. First rf_cascade_begin. Where round->placed < 0 then,
+ * rf_cascade_pose completes the draft, and the caller has the target's question answered, as its
+ * `choose` does. Last rf_cascade_end. A round that is not ended must be dropped: rf_cascade_drop.
+ * After a failure it is. */
 int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *round,
                      struct rf_error *error);
+int rf_cascade_pose(struct rf_cascade *cascade, struct rf_round *round, struct rf_error *error);
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error);
+
+/* Drafting together, between rf_cascade_begin and rf_cascade_pose: a round joins if a level drafts
+ * for it token by token. As long as it drafts on, its level is asked and the answer taken. The
+ * company says how many other texts do the same; the price of a token follows from that, so a round
+ * that drafts on in a large company may not do so in a small one. A code: the round has failed. */
+struct rf_next_cost {
+    double seconds;  /* of all passes */
+    int32_t texts;   /* that were answered */
+    int has_reading; /* 1: some text was read, so the seconds say nothing of costs */
+};
+int rf_cascade_joins(const struct rf_cascade *cascade, const struct rf_round *round);
+int rf_cascade_drafts_on(struct rf_cascade *cascade, struct rf_round *round,
+                         struct rf_error *error);
+int rf_cascade_ask_next(struct rf_cascade *cascade, struct rf_round *round, struct rf_next *next,
+                        struct rf_error *error);
+/* Has the level answer questions of several rounds, this one's among them. Returns the seconds. */
+double rf_cascade_answer_next(const struct rf_cascade *cascade, const struct rf_round *round,
+                              struct rf_next *const *asked, int32_t n);
+int rf_cascade_take_next(struct rf_cascade *cascade, struct rf_round *round,
+                         const struct rf_next *next, const struct rf_next_cost *cost,
+                         struct rf_error *error);
+/* Rows of the round's draft, and tokens that it is expected to yield, as far as they are known. */
+int32_t rf_cascade_draft_rows(const struct rf_cascade *cascade, const struct rf_round *round);
+double rf_cascade_expects(const struct rf_cascade *cascade, const struct rf_round *round);
+
 /* Says what the next round's pass has beside this text. All zero: nothing, as for a round alone. */
 void rf_cascade_set_company(struct rf_cascade *cascade, const struct rf_pace_company *company);
 /* Counts seconds of the target's pass as this text's. rf_cascade_round does so itself. */

@@ -40,6 +40,18 @@ struct rf_question {
     struct rf_choice (*runners_up)[RF_RUNNERS_UP];
 };
 
+/* A question to a level that drafts token by token: what follows text[0 .. n)? */
+struct rf_next {
+    void *self; /* the level */
+    const int32_t *text;
+    int32_t n;
+    const uint64_t *mask; /* the tokens that may follow, as above; NULL: all */
+    /* Filled in: the token that the level expects, and its runners-up; -1 where there is none. */
+    struct rf_choice choice, runners_up[RF_RUNNERS_UP];
+    int code; /* 0, or a failure of this question alone, and its sentence */
+    struct rf_error *error;
+};
+
 /* A level follows one text. It gets text[0 .. n) in each call and is told when tokens are taken
  * back, so it never compares. `text` is the same array in every call. */
 struct rf_level_ops {
@@ -69,11 +81,10 @@ struct rf_level_ops {
      * be different tokens: only the first of equal ones can be kept. */
     int (*draft)(void *level, const int32_t *text, int32_t n, int32_t max, struct rf_draft *draft,
                  struct rf_error *error);
-    /* Asks a level with passes that judges nothing for the token that it expects after text[0 .. n)
-     * among those of the mask (NULL: all), and for its runners-up, in one pass if it has drafted
-     * the tokens before. A token is -1 where there is none. */
-    int (*next)(void *level, const int32_t *text, int32_t n, const uint64_t *mask,
-                struct rf_choice *choice, struct rf_choice *runners_up, struct rf_error *error);
+    /* Asks levels with passes that judge nothing, each of a text of its own, for their next tokens:
+     * in one pass if they have drafted the tokens before. A level is asked once; all are levels of
+     * one batch. What each answers does not depend on the others. */
+    void (*next)(struct rf_next *const *asked, int32_t n);
     /* Asks a level without passes for such a draft after ahead[0 .. k), k <= RF_MAX_DRAFT, which
      * would come after text[0 .. n). May be NULL. */
     void (*draft_behind)(void *level, const int32_t *text, int32_t n, const int32_t *ahead,

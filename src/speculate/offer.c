@@ -193,11 +193,33 @@ static int32_t drafter_of_gamma(const struct rf_cascade *cascade, int32_t judge,
                                                                                          : -1;
 }
 
+/* The level with passes that should draft, and what the round promises then; -1: the free draft is
+ * as good. */
+static int32_t choose_drafter(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                              const struct rf_offer *offer, double *value)
+{
+    int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
+    ask_unread(cascade, judge, unread);
+    if (cascade->gamma) {
+        drafter = drafter_of_gamma(cascade, judge, unread);
+        *value = drafter >= 0 ? offer->free_value + 1.0 : 0.0;
+    } else {
+        drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, value);
+    }
+    return offer->draft.n && offer->free_value >= *value ? -1 : drafter;
+}
+
+int rf_offer_keeps_drafter(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                           const struct rf_offer *offer)
+{
+    double ignored;
+    return choose_drafter(cascade, judge, max, offer, &ignored) == offer->drafter;
+}
+
 int rf_offer_begin(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
                    struct rf_draft *tables, struct rf_error *error)
 {
-    double free_value, value;
-    int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
+    double value;
     offer->drafter = -1;
     offer->at = rf_ahead_end(cascade);
     offer->made = offer->draft.n = 0;
@@ -207,19 +229,13 @@ int rf_offer_begin(struct rf_cascade *cascade, int32_t judge, int32_t max, struc
     code = merge_free_drafts(cascade, judge, max, tables, error);
     if (code) return code;
     offer->draft = *tables;
-    keep_worthy(cascade, judge, &offer->draft, &free_value);
-    ask_unread(cascade, judge, unread);
-    if (cascade->gamma) {
-        drafter = drafter_of_gamma(cascade, judge, unread);
-        value = drafter >= 0 ? free_value + 1.0 : 0.0;
-    } else {
-        drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
-    }
-    int is_free = drafter < 0 || (offer->draft.n && free_value >= value);
+    keep_worthy(cascade, judge, &offer->draft, &offer->free_value);
+    int32_t drafter = choose_drafter(cascade, judge, max, offer, &value);
+    int is_free = drafter < 0;
     if (is_free && rf_cascade_is_target(cascade, judge) && !cascade->gamma && !cascade->matcher)
         add_probes(cascade, judge, &offer->draft);
     if (!cascade->gamma && (!is_free || offer->draft.n) &&
-        rf_pace_look_at_single(&cascade->pace, judge, is_free ? free_value : value)) {
+        rf_pace_look_at_single(&cascade->pace, judge, is_free ? offer->free_value : value)) {
         offer->draft.n = 0;
         return 0;
     }

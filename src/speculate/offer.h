@@ -11,6 +11,9 @@
  * drafters without passes propose, for the second call. */
 int rf_offer_begin(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
                    struct rf_draft *tables, struct rf_error *error);
+/* Decides again, in another company, whether that level should draft, before it has. */
+int rf_offer_keeps_drafter(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                           const struct rf_offer *offer);
 /* Completes it with the tokens from offer->at on that the drafter has placed ahead. */
 int rf_offer_complete(struct rf_cascade *cascade, int32_t judge, int32_t max,
                       struct rf_offer *offer, const struct rf_draft *tables,

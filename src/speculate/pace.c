@@ -25,6 +25,7 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
     for (int32_t l = 0; l < n_levels; l++) {
         assert(!levels[l].has_passes || levels[l].cost > 0.0);
         pace->has_passes[l] = levels[l].has_passes;
+        pace->joins[l] = levels[l].ops && levels[l].ops->next;
         pace->acceptance[l] = levels[l].acceptance;
         rf_pace_guess_cost(&pace->costs[l], &levels[l]);
     }
@@ -89,16 +90,24 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
 /* ---- costs ---- */
 
 /* Tokens that others get of a round at this judge. */
-static int32_t others_of(const struct rf_pace *pace, int32_t judge)
+static double others_of(const struct rf_pace *pace, int32_t judge)
 {
     return judge == pace->n_levels - 1 ? pace->company.tokens : 0;
 }
 
-/* Seconds of a pass over a mean number of rows. */
-static double cost_between(const struct rf_pace *pace, int32_t level, double rows)
+/* Seconds of a round at this judge whose pass has so many rows of the text, with all drafting but
+ * the text's own. */
+static double round_cost(const struct rf_pace *pace, int32_t judge, int32_t rows)
+{
+    double drafting = judge == pace->n_levels - 1 ? pace->company.seconds : 0.0;
+    return rf_pace_cost(pace, judge, rows) + drafting;
+}
+
+/* The same of a mean number of rows. */
+static double round_cost_between(const struct rf_pace *pace, int32_t level, double rows)
 {
     int32_t below = (int32_t)rows;
-    double low = rf_pace_cost(pace, level, below), high = rf_pace_cost(pace, level, below + 1);
+    double low = round_cost(pace, level, below), high = round_cost(pace, level, below + 1);
     return low + (rows - below) * (high - low);
 }
 
@@ -107,12 +116,13 @@ static double one_more_row(const struct rf_pace *pace, int32_t level, int32_t ro
     return rf_pace_cost(pace, level, rows + 1) - rf_pace_cost(pace, level, rows);
 }
 
-/* Seconds for a token that this level drafts. While it has drafted little, this is near the cost of
- * a pass, less the share of passes that drafts spared other levels. */
-static double drafting_cost(const struct rf_pace *pace, int32_t level)
+/* While the level has drafted little, this is near the cost of a pass, less the share of passes
+ * that drafts spared other levels. A pass for several texts has a token of each. */
+double rf_pace_drafting_cost(const struct rf_pace *pace, int32_t level)
 {
     const struct rf_pace_judge *at = &pace->judges[level];
-    double alone = rf_pace_cost(pace, level, 1), spared = 1.0;
+    int32_t texts = pace->joins[level] ? 1 + pace->company.drafting : 1;
+    double alone = rf_pace_cost(pace, level, texts) / texts, spared = 1.0;
     for (int32_t l = 0; l + 1 < pace->n_levels; l++) {
         const struct rf_pace_judge *other = &pace->judges[l];
         if (l == level || other->tokens < rf_tuning.pace.known_tokens) continue;
@@ -189,13 +199,13 @@ struct prospect {
 static struct prospect best_of_any(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                                    int32_t *length)
 {
-    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter),
-           p = 1.0;
+    double acceptance = mean_acceptance(pace, drafter, judge),
+           each = rf_pace_drafting_cost(pace, drafter), p = 1.0;
     struct prospect best = {0.0, 1.0}, now = {1.0 + others_of(pace, judge), 0.0};
     for (int32_t g = 1; g < RF_PACE_FEW; g++) {
         p *= acceptance;
         now.tokens += p;
-        now.seconds = g * each + rf_pace_cost(pace, judge, g + 1);
+        now.seconds = g * each + round_cost(pace, judge, g + 1);
         if (now.tokens * best.seconds <= best.tokens * now.seconds) continue;
         best = now;
         *length = g;
@@ -216,8 +226,8 @@ static struct prospect expect_round(const struct rf_pace *pace, int32_t drafter,
            drafted = (length * prior + pair->drafted) / rounds,
            yielded = pair->yielded + others_of(pace, judge) * pair->rounds;
     struct prospect usual = {(best.tokens * prior + yielded) / rounds,
-                             drafted * drafting_cost(pace, drafter) +
-                                 cost_between(pace, judge, 1.0 + rows)};
+                             drafted * rf_pace_drafting_cost(pace, drafter) +
+                                 round_cost_between(pace, judge, 1.0 + rows)};
     int is_shorter = length * pair->rounds < pair->drafted;
     return is_shorter && usual.tokens * best.seconds < best.tokens * usual.seconds ? best : usual;
 }
@@ -225,7 +235,7 @@ static struct prospect expect_round(const struct rf_pace *pace, int32_t drafter,
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
 static double best_rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 {
-    double best = (1 + others_of(pace, judge)) / rf_pace_cost(pace, judge, 1);
+    double best = (1.0 + others_of(pace, judge)) / round_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge; d++) {
         if (!pace->usable[d] || d == but) continue;
         struct prospect prospect = expect_round(pace, d, judge);
@@ -238,13 +248,13 @@ static double best_rate(const struct rf_pace *pace, int32_t judge, int32_t but)
  * see rf_tuning.pace.stake_grows. Only the target's rounds for a text alone are limited. */
 static double most_stake(const struct rf_pace *pace, int32_t judge)
 {
-    if (judge != pace->n_levels - 1 || pace->company.tokens || !pace->has_request) return HUGE_VAL;
+    if (judge != pace->n_levels - 1 || !pace->has_request) return HUGE_VAL;
     double tokens = rf_tuning.pace.stake_horizon * ((double)pace->yielded + pace->horizon),
            won = pace->judges[judge].saved_seconds + pace->reading;
     if (tokens < rf_tuning.pace.stake_least) tokens = rf_tuning.pace.stake_least;
     if (tokens > rf_tuning.pace.stake_most) tokens = rf_tuning.pace.stake_most;
     tokens += rf_tuning.pace.stake_grows * pace->yielded;
-    return tokens * rf_pace_cost(pace, judge, 1) +
+    return tokens * round_cost(pace, judge, 1) / (1.0 + others_of(pace, judge)) +
            (won > 0.0 ? rf_tuning.pace.stake_won * won : won);
 }
 
@@ -290,7 +300,8 @@ int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, doub
 
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p)
 {
-    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter),
+    double acceptance = mean_acceptance(pace, drafter, judge),
+           each = rf_pace_drafting_cost(pace, drafter),
            seconds = each + one_more_row(pace, judge, n + 1);
     if (n > 0 && (n + 1) * each + rows_stake(pace, judge, n + 1) > most_stake(pace, judge))
         return 0;
@@ -327,6 +338,14 @@ static void estimate_rows(const struct rf_pace *pace, int32_t judge, const struc
     }
 }
 
+double rf_pace_expects(const struct rf_pace *pace, int32_t judge, const struct rf_draft *draft)
+{
+    double p[RF_DRAFT_ROWS], sum = 0.0;
+    estimate_rows(pace, judge, draft, p);
+    for (int32_t i = 0; i < draft->n; i++) sum += p[i];
+    return sum;
+}
+
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value)
 {
@@ -337,12 +356,12 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     estimate_rows(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
     double stake = most_stake(pace, judge);
-    *value = yield - lambda * rf_pace_cost(pace, judge, 1);
+    *value = yield - lambda * round_cost(pace, judge, 1);
     int32_t most = RF_PACE_ROWS - 1 - rf_pace_others_at(pace, judge).rows, tried = 0;
     for (int32_t i = 0; i < offer->n && i < most; i++) {
         yield += p[order[i]];
         if (rows_stake(pace, judge, i + 1) > stake) break;
-        double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
+        double worth = yield - lambda * round_cost(pace, judge, i + 2);
         if (worth <= *value) {
             if (may_try(pace, judge, i + 2, *value - worth)) tried = i + 1;
             continue;
@@ -410,7 +429,7 @@ static double catch_up(const struct rf_pace *pace, int32_t drafter, int32_t unre
 static double least_stake(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                           int32_t unread)
 {
-    double stake = drafting_cost(pace, drafter) + rows_stake(pace, judge, 1);
+    double stake = rf_pace_drafting_cost(pace, drafter) + rows_stake(pace, judge, 1);
     if (pace->yielded >= RF_PACE_FEW)
         stake += rf_tuning.pace.stake_reading * catch_up(pace, drafter, unread);
     else if (unread < RF_PACE_FEW)
@@ -426,7 +445,7 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     for (int32_t d = 0; d < judge; d++)
         pace->usable[d] = pace->has_passes[d] && can_afford(pace, d, unread[d]);
     double lambda = rate_of_rows(pace, judge), stake = most_stake(pace, judge);
-    *value = 1.0 + others_of(pace, judge) - lambda * rf_pace_cost(pace, judge, 1);
+    *value = 1.0 + others_of(pace, judge) - lambda * round_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
         if (least_stake(pace, d, judge, unread[d]) > stake) continue;
@@ -448,8 +467,8 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
 int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value)
 {
     const struct rf_pace_cost *cost = &pace->costs[judge];
-    int32_t others = others_of(pace, judge);
-    double plain = 1.0 + others - rate_of_rows(pace, judge) * rf_pace_cost(pace, judge, 1);
+    double others = others_of(pace, judge),
+           plain = 1.0 + others - rate_of_rows(pace, judge) * round_cost(pace, judge, 1);
     double loss = value - plain;
     if (pace->company.has_slices && judge == pace->n_levels - 1)
         return 0; /* nothing will be measured */
@@ -469,12 +488,13 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     assert(judge >= 0 && judge < pace->n_levels && drafter < judge);
     assert(rows >= 0 && rows <= RF_DRAFT_ROWS && yielded >= 1);
     struct rf_pace_judge *at = &pace->judges[judge];
-    double seconds = rf_pace_cost(pace, judge, rows + 1);
-    if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
-    int32_t others = others_of(pace, judge), all = others + yielded;
+    double seconds = round_cost(pace, judge, rows + 1);
+    if (drafter >= 0 && pace->has_passes[drafter])
+        seconds += made * rf_pace_drafting_cost(pace, drafter);
+    double others = others_of(pace, judge), all = others + yielded;
     at->tokens = at->tokens * rf_tuning.pace.fade_rounds + all;
     at->seconds = at->seconds * rf_tuning.pace.fade_rounds + seconds;
-    at->saved_seconds += all * rf_pace_cost(pace, judge, 1) / (1 + others) - seconds - reading;
+    at->saved_seconds += all * round_cost(pace, judge, 1) / (1.0 + others) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     pace->costs[judge].since_single += yielded;
     pace->costs[judge].since_trial += yielded;

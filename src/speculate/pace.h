@@ -75,16 +75,21 @@ struct rf_pace_judge {
 /* The company of this text in the target's next pass. A round then yields everybody's tokens, and a
  * draft delays everybody. */
 struct rf_pace_company {
-    struct rf_other_rows others; /* rows of other texts */
-    int32_t tokens;              /* tokens that those texts yield at least */
+    struct rf_other_rows others; /* rows of other texts, with their drafts as far as known */
+    double tokens;               /* tokens that those texts are expected to yield */
+    double seconds;              /* that drafting takes for them */
+    int32_t drafting;            /* other texts whose drafts a level writes in the same passes */
     int has_slices; /* 1: the pass also reads prompts, so its time will say nothing of costs */
+    int is_full;    /* 1: it has no rows for a draft of this text */
 };
 
 struct rf_pace {
     int32_t n_levels; /* the target is the last */
     int32_t length;   /* tokens of the text */
     struct rf_pace_cost costs[RF_MAX_LEVELS];
-    int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
+    int has_passes[RF_MAX_LEVELS]; /* rf_level.has_passes */
+    int joins[RF_MAX_LEVELS]; /* 1: its passes draft for several texts, a token of each; they count
+                                 as passes over so many rows */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
     struct rf_pace_judge judges[RF_MAX_LEVELS];
     struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
@@ -123,6 +128,9 @@ void rf_pace_read(struct rf_pace *pace, int32_t rows, double seconds);
  * with the others' rows. 1 .. RF_PACE_ROWS together. */
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
 
+/* Expected seconds of a token that this level drafts: of a pass, or of its share of one. */
+double rf_pace_drafting_cost(const struct rf_pace *pace, int32_t level);
+
 /* The probability that `judge` keeps a token of this confidence, given that it keeps those before;
  * of a runner-up, given also that it does not keep the choice. */
 double rf_pace_acceptance(const struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
@@ -139,6 +147,9 @@ void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposa
  * lambda times its seconds. The target's round never stakes more than the request may lose. */
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value);
+
+/* Tokens of a draft that the judge is expected to keep. */
+double rf_pace_expects(const struct rf_pace *pace, int32_t judge, const struct rf_draft *draft);
 
 /* The level below `judge`, one with passes, that should draft now; -1: none. *value as above, that
  * of plain decoding where none should. unread[d]: tokens that drafter d would have to read first.

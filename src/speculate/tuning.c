@@ -143,6 +143,17 @@ const struct rf_tuning rf_tuning =
                 .least_horizon = 128, /* (traces) */
                 .first_horizon = 256, /* (traces) */
             },
+        /* test_cascade_joint bounds what texts lose together */
+        .balance =
+            {
+                .bare_first = 4,    /* (hand) */
+                .bare_every = 24,   /* (hand) */
+                .gain_bare = 0.3,   /* (hand) */
+                .most_change = 1.3, /* (hand) a disturbed pass */
+                .loss = 0.01,       /* (hand) */
+                .first_won = 1,     /* (hand) */
+                .most_won = 4,      /* (hand) */
+            },
         .file =
             {
                 .trusted_passes = 4,  /* (hand) */

@@ -179,6 +179,16 @@ struct rf_tuning {
         int32_t first_horizon; /* tokens to come, before the first request begins */
     } pace;
 
+    /* What drafts of a batch have gained (balance.c). */
+    struct {
+        uint8_t bare_first; /* passes without drafts over so many rounds, before any has some */
+        uint8_t bare_every; /* then one after so many that have */
+        double gain_bare;   /* of a measured pass on the mean of those */
+        double most_change; /* a pass counts as so many times the mean at most */
+        double loss;        /* share of the tokens that drafts may lose */
+        double first_won, most_won; /* passes whose tokens they may lose: at first, and at most */
+    } balance;
+
     /* The trust in a file of an earlier run (pace_file.c). */
     struct {
         uint32_t trusted_passes; /* passes that a measured number of rows counts for, at most */

@@ -60,7 +60,7 @@ static inline riffle_session *open_session(riffle_model *model, int32_t n_ctx, i
 
 /* A random draft head of stories260K.gguf. NULL on two devices, which have none, and for another
  * model. */
-#define TINY_HEAD "heads/blocks.gguf"
+#define TINY_HEAD "heads/chosen.gguf"
 
 static inline const char *head_if_any(void)
 {

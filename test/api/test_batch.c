@@ -3,6 +3,9 @@
  *
  *     test_batch [EVERY]     only one of EVERY combinations, for slow devices */
 #include "api/answers.h"
+#include "api/handles.h"
+#include "engine/batch_pass.h"
+#include "engine/session.h"
 #include "riffle_experimental.h"
 
 enum { N_CASES = 24, MOST_TOKENS = 48, CTX = 512 };
@@ -102,7 +105,7 @@ static void ask(riffle_batch *batch, struct request *request)
 }
 
 static riffle_batch *open_batch(riffle_model *model, const char *chain, const char *kv,
-                                int32_t answers, uint64_t kept_bytes)
+                                int32_t answers, uint64_t kept_bytes, int32_t gamma)
 {
     riffle_session_options session;
     riffle_batch_options options;
@@ -111,6 +114,7 @@ static riffle_batch *open_batch(riffle_model *model, const char *chain, const ch
     session.n_ctx = CTX;
     session.threads = 2;
     session.chain = chain;
+    session.gamma = gamma;
     session.kv = kv;
     options.session = &session;
     options.answers = answers;
@@ -132,7 +136,8 @@ static void finish_all(riffle_batch *batch)
 static void check_batch(riffle_model *model, struct request *requests, const char *chain,
                         const char *kv, int32_t answers, uint64_t kept_bytes, uint64_t random)
 {
-    riffle_batch *batch = open_batch(model, chain, kv, answers, kept_bytes);
+    riffle_batch *batch =
+        open_batch(model, chain, kv, answers, kept_bytes, (int32_t)(random % 2) * 4);
     char what[96];
     int cancelled[N_CASES] = {0};
     for (int i = 0; i < N_CASES; i++) {
@@ -190,7 +195,7 @@ static void answer_all_alone(riffle_model *model, struct request *requests, cons
 /* A prompt that begins as an earlier text reads only what is new, also beside its donor. */
 static void check_kept(riffle_model *model, struct request *requests)
 {
-    riffle_batch *batch = open_batch(model, "none", "f16", 4, 1 << 24);
+    riffle_batch *batch = open_batch(model, "none", "f16", 4, 1 << 24, 0);
     struct request *first = &requests[3], *second = &requests[4], *other = &requests[5];
     first->prompt.n = second->prompt.n = 300;
     for (int i = 0; i < 300; i++)
@@ -208,7 +213,7 @@ static void check_kept(riffle_model *model, struct request *requests)
     check_same_answer(&other->got, &first->got, "a kept text");
     riffle_batch_close(batch);
     /* Nothing is kept where nothing may be. */
-    batch = open_batch(model, "none", "f16", 4, 1);
+    batch = open_batch(model, "none", "f16", 4, 1, 0);
     ask(batch, first);
     finish_all(batch);
     ask(batch, other);
@@ -217,9 +222,43 @@ static void check_kept(riffle_model *model, struct request *requests)
     riffle_batch_close(batch);
 }
 
+/* Positions of the text whose features the session's head has. */
+static int32_t n_features(const struct rf_session *session)
+{
+    const struct rf_head_level *level = rf_levels_head_level(&session->levels);
+    const struct rf_params *params = &rf_head_level_head(level)->file->source->params;
+    size_t bytes = (size_t)rf_head_level_bytes(level, rf_sequence_n_read(session->sequence));
+    return (int32_t)((bytes - 16) / ((size_t)params->n_embd * sizeof(float)));
+}
+
+/* A text that begins with one that was kept, or with one under way, has its features from the
+ * beginning, so the head drafts at once as if the text had been read. */
+static void check_kept_features(riffle_model *model, struct request *requests)
+{
+    riffle_batch *batch = open_batch(model, "head", "f16", 4, 1 << 24, 5);
+    struct request *first = &requests[3], *others = &requests[4];
+    ask(batch, first);
+    for (int i = 0; i < 2; i++) { /* one beside the first, then one behind it */
+        others[i] = *first;
+        others[i].prompt.tokens[280] = 300 + i;
+        others[i].options.max_tokens = MOST_TOKENS;
+        ask(batch, &others[i]);
+        struct member **members = batch->inner->members, *member = NULL;
+        while (!others[i].got.n && CHECK_OK(riffle_batch_step(batch)) > 0) continue;
+        for (size_t m = 0; m < batch->inner->n_members; m++)
+            if (members[m]->id == others[i].id) member = members[m];
+        CHECK(member && member->n_kept >= 264);
+        if (member)
+            CHECK_INT(n_features(member->session), rf_sequence_n_read(member->session->sequence));
+        finish_all(batch);
+        CHECK(others[i].drafted > 0);
+    }
+    riffle_batch_close(batch);
+}
+
 static void check_refusals(riffle_model *model, struct request *request)
 {
-    riffle_batch *batch = open_batch(model, "none", "f16", 2, 0);
+    riffle_batch *batch = open_batch(model, "none", "f16", 2, 0, 0);
     riffle_batch_options options;
     riffle_request asked;
     riffle_batch *none;
@@ -286,6 +325,7 @@ int main(int argc, char **argv)
     }
     check_refusals(model, &requests[2]);
     check_kept(model, requests);
+    if (head) check_kept_features(model, requests);
     riffle_grammar_free(grammar);
     riffle_model_close(model);
     return check_result();

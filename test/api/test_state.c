@@ -54,8 +54,10 @@ enum {
     N_TOKENS_AT = 32,
     KV_BYTES_AT = 40,
     DICTIONARY_BYTES_AT = 56,
-    HEADER_BYTES = 64,
-    OLD_HEADER_BYTES = 56 /* version 4, which has no dictionary */
+    FEATURES_BYTES_AT = 64,
+    HEADER_BYTES = 80,
+    V5_HEADER_BYTES = 64, /* without features */
+    V4_HEADER_BYTES = 56  /* without a dictionary */
 };
 
 static int32_t held_tokens(const unsigned char *data)
@@ -83,8 +85,9 @@ static uint64_t checksum(uint64_t sum, const unsigned char *data, size_t bytes)
     return sum;
 }
 
-/* Makes the checksum right again: a file that was made on purpose. */
-static void seal(unsigned char *data, size_t header, size_t dictionary_bytes)
+/* Makes the checksum right again: a file that was made on purpose. drafts_bytes: of what drafts
+ * know, at the end. */
+static void seal(unsigned char *data, size_t header, size_t drafts_bytes)
 {
     size_t tokens = (size_t)held_tokens(data) * sizeof(int32_t),
            kv = (size_t)field(data, KV_BYTES_AT);
@@ -93,7 +96,7 @@ static void seal(unsigned char *data, size_t header, size_t dictionary_bytes)
     sum = checksum(0xcbf29ce484222325u, data, header);
     sum = checksum(sum, data + header, tokens);
     sum = checksum(sum, data + header + tokens, kv);
-    sum = checksum(sum, data + header + tokens + kv, dictionary_bytes);
+    sum = checksum(sum, data + header + tokens + kv, drafts_bytes);
     memcpy(data + CONTENT_AT, &sum, sizeof sum);
 }
 
@@ -266,11 +269,11 @@ static void drafts_are_kept(riffle_model *model, const char *path)
     unsigned char *old = malloc(bytes);
     uint32_t version = 4;
     size_t left = bytes - HEADER_BYTES - known;
-    memcpy(old, data, OLD_HEADER_BYTES);
+    memcpy(old, data, V4_HEADER_BYTES);
     memcpy(old + VERSION_AT, &version, sizeof version);
-    memcpy(old + OLD_HEADER_BYTES, data + HEADER_BYTES, left);
-    seal(old, OLD_HEADER_BYTES, 0);
-    write_file(path, old, OLD_HEADER_BYTES + left);
+    memcpy(old + V4_HEADER_BYTES, data + HEADER_BYTES, left);
+    seal(old, V4_HEADER_BYTES, 0);
+    write_file(path, old, V4_HEADER_BYTES + left);
     CHECK_OK(riffle_state_load(other, path));
     CHECK_INT(rf_successors_bytes(dictionary_of(other)), 0);
     again = go_on_drafting(other);
@@ -283,6 +286,178 @@ static void drafts_are_kept(riffle_model *model, const char *path)
     free(data);
     riffle_session_close(other);
     riffle_session_close(session);
+}
+
+/* ---- the features of a draft head ---- */
+
+enum { LINE = 5, LINES = 12 };
+
+/* The lines that the head drafts, one for each token of the text that comes of it. */
+struct head_lines {
+    riffle_session *session;
+    riffle_draft_row rows[LINES][LINE];
+    int32_t n[LINES];
+    struct tokens text;
+};
+
+static int collect_line(void *user, const riffle_event *event)
+{
+    struct head_lines *lines = user;
+    int32_t i = lines->text.count;
+    collect_token(&lines->text, event);
+    if (i < LINES) lines->n[i] = riffle_session_draft(lines->session, lines->rows[i], LINE);
+    return 0;
+}
+
+static struct head_lines draft_lines(riffle_session *session)
+{
+    struct head_lines lines = {.session = session};
+    riffle_generate_options options;
+    riffle_generate_options_init(&options, sizeof options);
+    options.max_tokens = LINES + LINE;
+    options.ignore_eos = 1;
+    CHECK_OK(riffle_generate(session, &options, collect_line, &lines));
+    return lines;
+}
+
+static int same_lines(const struct head_lines *a, const struct head_lines *b)
+{
+    CHECK(same_tokens(&a->text, &b->text)); /* whatever the drafts are */
+    for (int i = 0; i < LINES; i++) {
+        if (a->n[i] != b->n[i]) return 0;
+        for (int32_t k = 0; k < a->n[i]; k++)
+            if (a->rows[i][k].token != b->rows[i][k].token ||
+                a->rows[i][k].confidence != b->rows[i][k].confidence)
+                return 0;
+    }
+    return 1;
+}
+
+static riffle_session *open_head_session(riffle_model *model, const char *chain)
+{
+    riffle_session_options options;
+    riffle_session *session;
+    riffle_session_options_init(&options, sizeof options);
+    options.n_ctx = 256;
+    options.chain = chain;
+    options.gamma = LINE;
+    CHECK_OK(riffle_session_open(&session, model, &options));
+    return session;
+}
+
+/* What the saved features may be made on purpose, behind a right checksum. */
+static void forged_features_are_harmless(riffle_session *session, const char *path,
+                                         const struct head_lines *wanted, unsigned char *data,
+                                         size_t bytes, int32_t width)
+{
+    size_t features = (size_t)field(data, FEATURES_BYTES_AT), first = bytes - features;
+    const struct {
+        size_t at;
+        uint32_t value;
+        int is_good;
+    } forged[] = {{0, UINT32_MAX, 0},
+                  {0, (uint32_t)held_tokens(data) + 1, 0},
+                  {0, 1, 0},
+                  {4, 0, 0},
+                  {4, UINT32_MAX, 0},
+                  {4, 1000, 0},
+                  {8, (uint32_t)width + 1, 0},
+                  {8, 0, 0},
+                  {12, 1, 0},
+                  {16, 0x7fc00000, 1}};
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        uint32_t good;
+        memcpy(&good, data + first + forged[i].at, sizeof good);
+        memcpy(data + first + forged[i].at, &forged[i].value, sizeof good);
+        seal(data, HEADER_BYTES, features);
+        write_file(path, data, bytes);
+        memcpy(data + first + forged[i].at, &good, sizeof good);
+        if (!forged[i].is_good) {
+            CHECK_FAILS(riffle_state_load(session, path), RIFFLE_ERR_FORMAT);
+            CHECK(strstr(riffle_last_error(), "features") != NULL);
+            continue;
+        }
+        CHECK_OK(riffle_state_load(session, path));
+        struct head_lines lines = draft_lines(session);
+        CHECK(same_tokens(&lines.text, &wanted->text));
+    }
+    seal(data, HEADER_BYTES, features);
+    const uint64_t wrong[] = {features - 4, features + 4, 0, UINT64_MAX, UINT64_MAX - 70};
+    for (int i = 0; i < 5; i++) {
+        memcpy(data + FEATURES_BYTES_AT, &wrong[i], sizeof *wrong);
+        write_file(path, data, bytes);
+        CHECK_FAILS(riffle_state_load(session, path), RIFFLE_ERR_FORMAT);
+    }
+}
+
+/* A head drafts for a fork and for a loaded session what it drafts for the text that goes on, and
+ * nothing breaks where a file has no features or those of a session with another chain. */
+static void features_are_kept(const char *path)
+{
+    riffle_model_options options;
+    riffle_model *model;
+    riffle_session *fork;
+    riffle_model_options_init(&options, sizeof options);
+    options.chain = "ngram > head";
+    options.head = head_if_any();
+    if (!options.head) return;
+    if (CHECK_OK(riffle_model_open(&model, TINY_MODEL, &options)) < 0) return;
+    riffle_session *session = open_head_session(model, "head"),
+                   *other = open_head_session(model, "head"),
+                   *plain = open_head_session(model, "none");
+    struct tokens prompt = tokenize(model, "One day, a dog and a cat went to the park. The dog");
+    CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+    generate(session, 20);
+    CHECK_OK(riffle_state_save(session, path));
+    CHECK_OK(riffle_fork(&fork, session));
+    struct head_lines lines = draft_lines(session), forked = draft_lines(fork);
+    CHECK(lines.n[0] > 0 && same_lines(&lines, &forked));
+    CHECK_OK(riffle_state_load(other, path));
+    struct head_lines loaded = draft_lines(other);
+    CHECK(same_lines(&lines, &loaded));
+    CHECK_OK(riffle_state_load(plain, path));
+    struct head_lines said = draft_lines(plain);
+    CHECK(same_tokens(&said.text, &lines.text));
+
+    size_t bytes = 0;
+    unsigned char *data = read_file(path, &bytes), *old = malloc(bytes);
+    size_t features = (size_t)field(data, FEATURES_BYTES_AT);
+    int32_t n, width;
+    memcpy(&n, data + bytes - features + 4, sizeof n);
+    memcpy(&width, data + bytes - features + 8, sizeof width);
+    CHECK(n >= held_tokens(data) - 1 && features == 16 + (size_t)(n * width) * sizeof(float));
+    uint32_t version = 5;
+    size_t left = bytes - HEADER_BYTES - features;
+    memcpy(old, data, V5_HEADER_BYTES);
+    memcpy(old + VERSION_AT, &version, sizeof version);
+    memcpy(old + V5_HEADER_BYTES, data + HEADER_BYTES, left);
+    seal(old, V5_HEADER_BYTES, 0);
+    write_file(path, old, V5_HEADER_BYTES + left);
+    CHECK_OK(riffle_state_load(other, path));
+    struct head_lines without = draft_lines(other);
+    CHECK(!same_lines(&lines, &without) && without.n[1] > 0);
+
+    /* Those of another head are no features of this one. */
+    uint64_t head = field(data, FEATURES_BYTES_AT + 8), another = head ^ 1;
+    memcpy(data + FEATURES_BYTES_AT + 8, &another, sizeof another);
+    seal(data, HEADER_BYTES, features);
+    write_file(path, data, bytes);
+    CHECK_OK(riffle_state_load(other, path));
+    struct head_lines foreign = draft_lines(other);
+    CHECK(same_lines(&without, &foreign));
+    memcpy(data + FEATURES_BYTES_AT + 8, &head, sizeof head);
+    forged_features_are_harmless(other, path, &lines, data, bytes, width);
+
+    CHECK_OK(riffle_state_save(plain, path));
+    CHECK_OK(riffle_state_load(session, path));
+    said = draft_lines(session);
+    free(old);
+    free(data);
+    riffle_session_close(fork);
+    riffle_session_close(plain);
+    riffle_session_close(other);
+    riffle_session_close(session);
+    riffle_model_close(model);
 }
 
 /* The same file computed in another form or precision has read other keys and values. */
@@ -398,6 +573,7 @@ int main(void)
     an_empty_path_is_refused(model);
     a_changed_model_is_another(session, path);
     drafts_are_kept(model, path);
+    features_are_kept(path);
 
     remove(path);
     riffle_session_close(small);

@@ -7,7 +7,7 @@ import shutil
 from harness import BRIEF, MODEL, Case, main
 
 HEADS = pathlib.Path(MODEL).parent / "heads"
-HEAD = str(HEADS / "blocks.gguf")
+HEAD = str(HEADS / "chosen.gguf")
 FINGERPRINT = "riffle.head.target"
 ASK = ["run", MODEL, "--raw", "-p", "Once upon a time", "--max-tokens", "60"]
 
@@ -29,7 +29,7 @@ class Heads(Case):
 
     def test_answers_stay(self):
         plain = self.ok(*ASK, "--chain", "none").out
-        for name in ("blocks.gguf", "plain.gguf", "normed.gguf", "plain-eagle", "normed-speculators"):
+        for name in ("chosen.gguf", "plain.gguf", "normed.gguf", "q8_0.gguf", "q4_k.gguf", "plain-eagle", "normed-speculators"):
             for chain in ("head", "ngram > head", "head > mxfp4", "auto"):
                 for more in ([],) if BRIEF else ([], ["--gamma", "5"], ["--kv", "q8"]):
                     said = self.ok(*ASK, "--chain", chain, "--head", str(HEADS / name), *more)

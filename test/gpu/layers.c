@@ -155,24 +155,12 @@ static void put_row(const struct layer *layer, size_t i, const struct device_row
     free(blocks);
 }
 
-/* The outputs that a layer is asked for. */
-struct asked {
-    const struct by_expert *by; /* NULL: all rows take the whole layer, or ... */
-    const int32_t *blocks;      /* ... blocks of it, if not NULL */
-    size_t n_blocks;
-    int parts;
-};
-
-static void run_asked(const struct layer *layer, int32_t n, const struct asked *asked, int in_16,
-                      int adds, float *y)
+void run_layer(const struct layer *layer, int32_t n, const struct by_expert *by, int parts,
+               int in_16, int adds, float *y)
 {
     /* Some kernels take clusters where launches overlap. */
     const struct gpu_launch launch = {NULL, has_clusters && !adds};
-    const struct by_expert *by = asked->by;
-    size_t m = by              ? layer->m / (size_t)by->n_experts
-               : asked->blocks ? asked->n_blocks * GPU_ROW_BLOCK
-                               : layer->m;
-    int has_wide = has_wgmma && !by && !asked->blocks;
+    size_t m = by ? layer->m / (size_t)by->n_experts : layer->m;
     int32_t pairs = (int32_t)(layer->k + 63) / 64, k = (int32_t)layer->k;
     size_t bytes = (size_t)n * m * sizeof *y,
            all =
@@ -199,14 +187,14 @@ static void run_asked(const struct layer *layer, int32_t n, const struct asked *
     }
     const struct gpu_rows x = {
         .bf16 = device_memory(host.bf16, all * sizeof *host.bf16),
-        .arranged = has_wide
+        .arranged = has_wgmma && !by
                         ? device_memory(host.arranged, gpu_arranged_bytes((size_t)n, (size_t)pairs))
                         : NULL,
         .codes = device_memory(host.codes, all),
         .low = in_16 ? device_memory(host.low, all) : NULL,
         .scales = device_memory(host.scales, scales),
         .halves = device_memory(host.halves, scales),
-        .pieces = has_wide && !in_16
+        .pieces = has_wgmma && !by && !in_16
                       ? device_memory(host.pieces, gpu_pieces_bytes((size_t)n, (size_t)pairs))
                       : NULL,
         .width = k,
@@ -214,26 +202,22 @@ static void run_asked(const struct layer *layer, int32_t n, const struct asked *
     float *bias = device_memory(layer->bias, layer->m * sizeof *bias),
           *result = device_memory(adds ? layer->start : NULL, bytes);
     void *groups = by ? device_memory(by->groups, (size_t)by->n_groups * sizeof *by->groups) : NULL;
-    void *blocks = asked->blocks
-                       ? device_memory(asked->blocks, asked->n_blocks * sizeof *asked->blocks)
-                       : NULL;
     const struct gpu_linear args = {
         .format = layer->format,
         .n = by ? by->rows : n,
         .k = k,
         .n_matrices = 1,
         .accumulate = adds,
-        .parts = asked->parts,
-        .matrices = {{layer->tiles, !blocks && (adds || by) ? bias : NULL, result, (int32_t)m,
+        .parts = parts,
+        .matrices = {{layer->tiles, adds || by ? bias : NULL, result, (int32_t)m,
                       m / RF_PANEL_ROWS * gpu_layout(layer->format, layer->k).bytes}},
         .x = rows_for(x, n),
         .groups = groups,
-        .n_groups = by ? by->n_groups : 0,
-        .blocks = blocks};
+        .n_groups = by ? by->n_groups : 0};
     MUST_RUN(gpu_linear(&launch, &args));
     MUST_RUN(cudaMemcpy(y, result, bytes, cudaMemcpyDeviceToHost));
-    void *const memory[] = {x.bf16,   x.arranged, x.codes, x.low,  x.scales, x.halves,
-                            x.pieces, bias,       result,  groups, blocks};
+    void *const memory[] = {x.bf16,   x.arranged, x.codes, x.low,  x.scales,
+                            x.halves, x.pieces,   bias,    result, groups};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
     free(host.bf16);
     free(host.arranged);
@@ -242,19 +226,4 @@ static void run_asked(const struct layer *layer, int32_t n, const struct asked *
     free(host.scales);
     free(host.halves);
     free(host.pieces);
-}
-
-void run_layer(const struct layer *layer, int32_t n, const struct by_expert *by, int parts,
-               int in_16, int adds, float *y)
-{
-    const struct asked asked = {.by = by, .parts = parts};
-    run_asked(layer, n, &asked, in_16, adds, y);
-}
-
-void run_blocks(const struct layer *layer, int32_t n, const int32_t *blocks, size_t n_blocks,
-                int in_16, int adds, float *y)
-{
-    const struct asked asked = {
-        .blocks = blocks, .n_blocks = n_blocks, .parts = gpu_parts(layer->m)};
-    run_asked(layer, n, &asked, in_16, adds, y);
 }

@@ -39,9 +39,5 @@ struct by_expert {
  * NULL. */
 void run_layer(const struct layer *layer, int32_t n, const struct by_expert *by, int parts,
                int in_16, int adds, float *y);
-/* The device's results of blocks of GPU_ROW_BLOCK of the layer's outputs alone, without the bias,
- * [n][n_blocks * GPU_ROW_BLOCK]. They are added to the beginning of `start` if `adds`. */
-void run_blocks(const struct layer *layer, int32_t n, const int32_t *blocks, size_t n_blocks,
-                int in_16, int adds, float *y);
 
 #endif

@@ -1,7 +1,6 @@
 /* Linear layers on a CUDA device against the scalar reference: panels times rows of 8 and 16 bits
  * give its bits, part by part of k, and in BF16 all results are near; and each row has the same
- * bits whatever the number of rows, whether experts are grouped, and whether all outputs are asked
- * for or blocks of them. */
+ * bits whatever the number of rows, and whether experts are grouped. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
@@ -117,75 +116,6 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
     free(got);
     free(added);
     layer_free(&layer);
-}
-
-/* ---- blocks of outputs ---- */
-
-/* Ascending blocks of `all`: the first and the last, and between them runs of one and two. */
-static size_t choose_blocks(int32_t *blocks, size_t all, size_t left_out)
-{
-    size_t n = 0;
-    for (size_t b = 0; b < all; b++)
-        if (b == all - 1 || b % left_out != 1) blocks[n++] = (int32_t)b;
-    return n;
-}
-
-/* Outputs of chosen blocks have the bits of the reference; in BF16 those of the whole layer, and
- * are near the reference. left_out: one block of so many is. */
-static void check_blocks(int format, int in_16, size_t m, size_t k, size_t left_out)
-{
-    static int32_t blocks[256];
-    struct layer layer;
-    const char *name = rf_panel_layout((enum rf_format)format)->name;
-    layer_new(&layer, format, m, k);
-    size_t n_blocks = choose_blocks(blocks, m / GPU_ROW_BLOCK, left_out),
-           width = n_blocks * GPU_ROW_BLOCK, all = MOST_ROWS * m;
-    float *wanted = host_memory(all * sizeof *wanted), *got = host_memory(all * sizeof *got);
-    double *exact = NULL, *size = NULL;
-    if (format == RF_FORMAT_BF16) {
-        exact = host_memory(all * sizeof *exact);
-        size = host_memory(all * sizeof *size);
-        reference_bf16(&layer, exact, size);
-        run_layer(&layer, MOST_ROWS, NULL, gpu_parts(m), in_16, 0, wanted);
-    } else {
-        reference(&layer, in_16, wanted);
-    }
-    for (size_t c = 0; c < 2 * sizeof row_counts / sizeof *row_counts; c++) {
-        int32_t rows = row_counts[c / 2];
-        int adds = (int)(c % 2);
-        size_t other = 0, far = 0;
-        run_blocks(&layer, rows, blocks, n_blocks, in_16, adds, got);
-        for (size_t at = 0; at < (size_t)rows * width; at++) {
-            size_t i = at / width, of_block = at % width / GPU_ROW_BLOCK,
-                   from = i * m + (size_t)blocks[of_block] * GPU_ROW_BLOCK + at % GPU_ROW_BLOCK;
-            other += got[at] != (adds ? layer.start[at] + wanted[from] : wanted[from]);
-            if (exact && !adds)
-                far += !(fabs((double)got[at] - exact[from]) <= 8e-6 * size[from] + 1e-30);
-        }
-        CHECK_MSG(other == 0 && far == 0,
-                  "%s x %d bits, %zu blocks of %zu x %zu, %d rows%s: %zu results have other bits, "
-                  "%zu are off",
-                  name, in_16 ? 16 : 8, n_blocks, m, k, rows, adds ? ", added" : "", other, far);
-    }
-    free(wanted);
-    free(got);
-    free(exact);
-    free(size);
-    layer_free(&layer);
-}
-
-/* Layers of more and of fewer parts, and blocks of many rows. */
-static void check_all_blocks(void)
-{
-    enum { BLOCK = GPU_ROW_BLOCK };
-    for (int format = 0; format < RF_FORMAT_COUNT; format++) {
-        check_blocks(format, 0, 6 * BLOCK, 512, 3);
-        if (format) check_blocks(format, 1, 6 * BLOCK, 512, 3);
-        check_blocks(format, 0, GPU_FEW_ROWS + 3 * BLOCK, 256, 2);
-    }
-    check_blocks(RF_FORMAT_Q4_K, 0, BLOCK, 256, 2);
-    check_blocks(RF_FORMAT_MXFP4, 0, 134 * BLOCK, 256, 40);
-    check_blocks(RF_FORMAT_BF16, 0, 134 * BLOCK, 192, 40);
 }
 
 /* ---- experts ---- */
@@ -343,7 +273,6 @@ int main(void)
     check_layer(RF_FORMAT_BF16, 0, 2064, 2080);
     check_layer(RF_FORMAT_Q4_K, 0, 8200, 512);
     check_layer(RF_FORMAT_MXFP4, 0, 8192, 544);
-    check_all_blocks();
     check_experts();
     return check_result();
 }

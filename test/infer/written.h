@@ -107,9 +107,9 @@ static inline int32_t put_tap(struct written *written, enum rf_slot slot)
     return tap - RF_SLOT_TAP;
 }
 
-/* Logits of all rows of a weight, or of blocks of them. */
+/* Logits of all rows of a weight. */
 static inline void put_head(struct written *written, const struct rf_weight *norm,
-                            const struct rf_weight *output, const int32_t *blocks, int32_t n_blocks)
+                            const struct rf_weight *output)
 {
     written->head[0] = (struct rf_op){
         .kind = RF_OP_NORM, .n = 1, .in = {RF_SLOT_X}, .out = {RF_SLOT_NORMED}, .weight = {norm}};
@@ -117,9 +117,7 @@ static inline void put_head(struct written *written, const struct rf_weight *nor
                                       .n = 1,
                                       .in = {RF_SLOT_NORMED},
                                       .out = {RF_SLOT_LOGITS},
-                                      .weight = {output},
-                                      .blocks = blocks,
-                                      .n_blocks = n_blocks};
+                                      .weight = {output}};
     written->program.n_head = 2;
     shape_slot(written, RF_SLOT_LOGITS, written->program.params->n_vocab, 0);
 }

@@ -6,12 +6,9 @@
 #include "infer/written.h"
 
 enum {
-    VOCAB = 596, /* nine blocks, and rows behind them that no block has */
-    BLOCKS = 5,
-    CHOSEN = BLOCKS * RF_ROW_BLOCK
+    VOCAB = 596,
+    FEW = 310 /* output rows of a head that has fewer than its target */
 };
-
-static const int32_t blocks[BLOCKS] = {0, 2, 3, 6, 8};
 
 /* A form of the target's weights and of the head's, and sizes. */
 struct kind {
@@ -26,13 +23,13 @@ struct kind {
 /* Weights on a device, and what programs over them need. */
 struct pair {
     const struct kind *kind;
-    struct rf_params target, head, narrow; /* narrow: the head's with chosen output rows */
+    struct rf_params target, head, narrow; /* narrow: the head's with few output rows */
     struct rf_backend *backend;
     struct rf_queue *queue;
     struct store of_target, of_head;
     struct rf_weight *table, *output, *square, *target_norm;
     struct rf_weight *fc, *fc_norm, *embd_norm, *feature_norm, *q, *k, *v, *o, *ffn_norm, *gate,
-        *up, *down, *output_norm;
+        *up, *down, *output_norm, *few;
 };
 
 static inline struct rf_params params_of(const struct kind *kind, int32_t n_vocab)
@@ -62,7 +59,7 @@ static inline void pair_new(struct pair *pair, const struct kind *kind, const st
     memset(pair, 0, sizeof *pair);
     pair->kind = kind;
     pair->target = pair->head = params_of(kind, VOCAB);
-    pair->narrow = params_of(kind, CHOSEN);
+    pair->narrow = params_of(kind, FEW);
     MUST(device->kind->open(&pair->backend, &options, &rf_system_allocator, &error));
     MUST(pair->backend->ops->queue_new(&pair->queue, pair->backend, &threads, NULL, &error));
     int32_t h = kind->width, n_q = 128, n_kv = 64, n_ff = 160;
@@ -86,6 +83,7 @@ static inline void pair_new(struct pair *pair, const struct kind *kind, const st
     want_weight(store, &pair->up, RF_WEIGHT_MATRIX, kind->head, h, n_ff);
     want_weight(store, &pair->down, RF_WEIGHT_MATRIX, kind->head, n_ff, h);
     want_weight(store, &pair->output_norm, RF_WEIGHT_VECTOR, kind->head, h, 1);
+    want_weight(store, &pair->few, RF_WEIGHT_MATRIX, kind->head, h, FEW);
     store_load(store, pair->queue);
 }
 
@@ -133,16 +131,17 @@ static inline void write_target(struct written *written, const struct pair *pair
            RF_SLOT_JOINED_IN, pair->kind->norms_joined ? pair->fc_norm : NULL);
     put_op(written, RF_OP_LINEAR, RF_SLOT_JOINED_IN, (enum rf_slot)(RF_SLOT_TAP + RESULT),
            pair->fc);
-    put_head(written, pair->target_norm, pair->output, NULL, 0);
+    put_head(written, pair->target_norm, pair->output);
 }
 
-/* A head as EAGLE-3 has it. Its table and output rows are the target's. watched: so are the
+/* A head as EAGLE-3 has it. Its table is the target's, and its output rows, unless it has few.
+ * watched: so are the
  * embedding, X, both norms and the joined rows taps, in this order. */
-static inline void write_drafter(struct written *written, const struct pair *pair, int has_blocks,
+static inline void write_drafter(struct written *written, const struct pair *pair, int has_few,
                                  int is_watched)
 {
     int32_t h = pair->kind->width;
-    written_new(written, has_blocks ? &pair->narrow : &pair->head);
+    written_new(written, has_few ? &pair->narrow : &pair->head);
     shape_common(written, pair);
     shape_slot(written, RF_SLOT_JOINED, 2 * h, 0);
     shape_slot(written, RF_SLOT_JOINED_IN, 2 * h, 1);
@@ -190,29 +189,7 @@ static inline void write_drafter(struct written *written, const struct pair *pai
     put_op(written, RF_OP_SILU_GATE, RF_SLOT_GATE, RF_SLOT_GATED, NULL)->in[1] = RF_SLOT_UP;
     put_op(written, RF_OP_LINEAR, RF_SLOT_GATED, RF_SLOT_X, pair->down)->accumulate = 1;
     put_op(written, RF_OP_COPY, RF_SLOT_X, (enum rf_slot)(RF_SLOT_TAP + RESULT), NULL);
-    put_head(written, pair->output_norm, pair->output, has_blocks ? blocks : NULL,
-             has_blocks ? BLOCKS : 0);
-}
-
-/* Blocks of a weight's rows in a body, or (!has_blocks) all of them. The result is a tap. */
-static inline void write_body_blocks(struct written *written, const struct pair *pair,
-                                     int has_blocks)
-{
-    int32_t tap = RF_SLOT_TAP;
-    written_new(written, &pair->target);
-    shape_slot(written, RF_SLOT_X, pair->kind->width, 0);
-    shape_slot(written, RF_SLOT_NORMED, pair->kind->width, 1);
-    shape_slot(written, tap, has_blocks ? CHOSEN : VOCAB, 0);
-    written->program.n_slots++;
-    put_op(written, RF_OP_EMBED, RF_SLOT_X, RF_SLOT_X, pair->table);
-    put_op(written, RF_OP_NORM, RF_SLOT_X, RF_SLOT_NORMED, pair->target_norm);
-    struct rf_op *op =
-        put_op(written, RF_OP_LINEAR, RF_SLOT_NORMED, (enum rf_slot)tap, pair->output);
-    if (has_blocks) {
-        op->blocks = blocks;
-        op->n_blocks = BLOCKS;
-    }
-    put_head(written, pair->target_norm, pair->output, NULL, 0);
+    put_head(written, pair->output_norm, has_few ? pair->few : pair->output);
 }
 
 #endif

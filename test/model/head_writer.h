@@ -6,7 +6,7 @@
 #include "model/gguf_writer.h"
 #include "model/hf_writer.h"
 
-enum { HEAD_WIDTH = 16, HEAD_LAYERS = 5, HEAD_VOCAB = 200, HEAD_ROWS = 10 };
+enum { HEAD_WIDTH = 16, HEAD_LAYERS = 5, HEAD_VOCAB = 200, HEAD_ROWS = 10, HEAD_CHOSEN = 8 };
 
 /* Heads of 8 elements, 2 (1 for keys and values); feed-forward 32. */
 static inline void w_head(struct w_file *file)
@@ -70,12 +70,11 @@ static inline void w_head_ids(struct w_file *file)
 }
 
 /* With rows of its target, as training writes it. */
-static inline void w_head_blocks(struct w_file *file)
+static inline void w_head_rows(struct w_file *file)
 {
-    static const uint32_t blocks[] = {0, 2};
+    static const uint32_t rows[HEAD_CHOSEN] = {0, 1, 2, 7, 64, 65, 130, 199};
     w_head(file);
-    w_u32(file, "riffle.head.output_block_rows", 64);
-    w_numbers(file, "riffle.head.output_blocks", W_U32, blocks, 2);
+    w_numbers(file, "riffle.head.output_rows", W_U32, rows, HEAD_CHOSEN);
     w_string(file, "riffle.head.recipe", "no training");
 }
 

@@ -68,6 +68,7 @@ enum op {
     F32,
     STRING,
     INTS, /* an array of `n` of `list` */
+    ROWS, /* an array of 0 .. `number` - 1 */
     FLOATS,
     DROP,
     ID,           /* of row `number`: list[0] */
@@ -112,6 +113,13 @@ static void apply_to_tensor(struct w_file *file, const struct edit *edit)
     w_place(file);
 }
 
+static void w_counted(struct w_file *file, const char *key, uint64_t n)
+{
+    int32_t numbers[HEAD_VOCAB + 1];
+    for (uint64_t i = 0; i < n; i++) numbers[i] = (int32_t)i;
+    w_numbers(file, key, W_I32, numbers, (size_t)n);
+}
+
 static void apply(struct w_file *file, int64_t *ids, const struct edit *edit)
 {
     switch (edit->op) {
@@ -121,6 +129,7 @@ static void apply(struct w_file *file, int64_t *ids, const struct edit *edit)
     case STRING: w_string(file, edit->target, edit->text); return;
     case INTS: w_numbers(file, edit->target, W_I32, edit->list, (size_t)edit->n); return;
     case FLOATS: w_numbers(file, edit->target, W_F32, edit->list, (size_t)edit->n); return;
+    case ROWS: w_counted(file, edit->target, edit->number); return;
     case DROP: w_drop(file, edit->target); return;
     case ID: ids[edit->number] = edit->list[0]; return;
     default: apply_to_tensor(file, edit);
@@ -247,26 +256,41 @@ static const struct bad_file bad_files[] = {
     {"rope_freqs.weight is [3", F, {{TENSOR_VECTOR, .target = "rope_freqs.weight", 0, 3}}},
 };
 
-static const struct bad_file bad_blocks[] = {
-    {"output_block_rows is 32",
-     U,
-     {{U32, .target = "riffle.head.output_block_rows", .number = 32}}},
-    {"output_block_rows is missing", F, {{DROP, .target = "riffle.head.output_block_rows"}}},
-    {"block 3 of output rows, but the target has 3 whole",
+#define ROWS_KEY "riffle.head.output_rows"
+
+static const struct bad_file bad_rows[] = {
+    {"output row 200 (riffle.head.output_rows), but the target has 200",
      A,
-     {{INTS, .target = "riffle.head.output_blocks", .n = 2, .list = {0, 3}}}},
-    {"not ascending: 0 follows 2",
+     {{INTS, .target = ROWS_KEY, .n = 2, .list = {0, 200}}}},
+    {"output row 2147483647 (", A, {{INTS, .target = ROWS_KEY, .n = 1, .list = {2147483647}}}},
+    {"riffle.head.output_rows is not ascending: 0 follows 2",
      F,
-     {{INTS, .target = "riffle.head.output_blocks", .n = 2, .list = {2, 0}}}},
-    {"not ascending: 1 follows 1",
+     {{INTS, .target = ROWS_KEY, .n = 2, .list = {2, 0}}}},
+    {"riffle.head.output_rows is not ascending: 5 follows 5",
      F,
-     {{INTS, .target = "riffle.head.output_blocks", .n = 2, .list = {1, 1}}}},
-    {"not ascending: -1", F, {{INTS, .target = "riffle.head.output_blocks", .n = 1, .list = {-1}}}},
-    {"chooses 0 blocks", F, {{INTS, .target = "riffle.head.output_blocks", .n = 0}}},
-    {"chooses 4 blocks",
+     {{INTS, .target = ROWS_KEY, .n = 3, .list = {1, 5, 5}}}},
+    {"riffle.head.output_rows has the row -1",
+     F,
+     {{INTS, .target = ROWS_KEY, .n = 1, .list = {-1}}}},
+    {"riffle.head.output_rows has the row -7",
+     F,
+     {{INTS, .target = ROWS_KEY, .n = 2, .list = {3, -7}}}},
+    {"chooses 0 output rows (riffle.head.output_rows), but the target has 200",
+     F,
+     {{INTS, .target = ROWS_KEY, .n = 0}}},
+    {"chooses 201 output rows (riffle.head.output_rows), but the target has 200",
      A,
-     {{INTS, .target = "riffle.head.output_blocks", .n = 4, .list = {0, 1, 2, 3}}}},
-    {"output rows of its own",
+     {{ROWS, .target = ROWS_KEY, .number = HEAD_VOCAB + 1}}},
+    {"riffle.head.output_rows is an array of FLOAT32, not of integers",
+     F,
+     {{FLOATS, .target = ROWS_KEY, .n = 2, .list = {0, 0}}}},
+    {"riffle.head.output_rows is of type UINT32, not ARRAY",
+     F,
+     {{U32, .target = ROWS_KEY, .number = 3}}},
+    {"riffle.head.output_rows is of type STRING, not ARRAY",
+     F,
+     {{STRING, .target = ROWS_KEY, "0, 1"}}},
+    {"output rows of its own (output.weight, d2t) beside rows of the target's",
      F,
      {{TENSOR_MATRIX, .target = "output.weight", 0, 16, .list = {128}}}},
     {"has the width 32, and no embeddings",
@@ -325,14 +349,14 @@ static void test_good_ids(void)
     CHECK_INT(head->n_embd_target, HEAD_WIDTH);
     CHECK_INT(head->n_vocab_target, HEAD_VOCAB);
     CHECK(!head->norm_before_fc && head->norm_before_residual == 1);
-    CHECK(head->has_output && !head->has_embd && !head->blocks && !head->recipe && !head->target);
+    CHECK(head->has_output && !head->has_embd && !head->recipe && !head->target);
     for (int32_t i = 0; i < HEAD_ROWS; i++) CHECK_INT(head->tokens[i], 3 * i);
     CHECK_INT(head->source->n_tensors, 13);
     CHECK_STR(head->source->name, "tiny head");
     close_head(head, &probe);
 }
 
-static void test_good_blocks(void)
+static void test_good_rows(void)
 {
     const struct edit edits[] = {
         {STRING, .target = "riffle.head.target", target_fingerprint},
@@ -341,20 +365,20 @@ static void test_good_blocks(void)
         {STRING, .target = "riffle.head.recipe", "line one\nline two"}};
     struct probe probe = {0};
     struct rf_error error;
-    struct rf_head_file *head = open_edited(w_head_blocks, edits, 4, &probe, &error);
+    struct rf_head_file *head = open_edited(w_head_rows, edits, 4, &probe, &error);
     CHECK_MSG(head, "%s", error.text);
     if (!head) return;
-    CHECK_INT(head->source->params.n_vocab, 128);
-    CHECK(head->n_blocks == 2 && head->blocks[0] == 0 && head->blocks[1] == 2);
+    CHECK_INT(head->source->params.n_vocab, HEAD_CHOSEN);
+    CHECK_INT(head->n_rows, HEAD_CHOSEN);
     CHECK(!head->has_output && !head->has_embd);
-    for (int32_t i = 0; i < 128; i++) CHECK_INT(head->tokens[i], i < 64 ? i : 64 + i);
+    CHECK(head->tokens[0] == 0 && head->tokens[3] == 7 && head->tokens[7] == 199);
     CHECK_INT(head->taps[2], 4);
     CHECK_STR(head->recipe, "line one");
     CHECK(head->target == rf_source_fingerprint(&target));
     close_head(head, &probe);
 }
 
-/* Without d2t and blocks all rows are answered: the target's, or its own. */
+/* Without d2t and chosen rows all rows are answered: the target's, or its own. */
 static void test_all_rows(void)
 {
     const struct edit own = {TENSOR_MATRIX, .target = "output.weight", 0, 16, .list = {HEAD_VOCAB}};
@@ -364,7 +388,7 @@ static void test_all_rows(void)
         struct rf_head_file *head = open_edited(w_head, &own, n, &probe, &error);
         CHECK_MSG(head, "%s", error.text);
         if (!head) continue;
-        CHECK(head->has_output == n && !head->tokens && !head->blocks);
+        CHECK(head->has_output == n && !head->tokens);
         CHECK_INT(head->source->params.n_vocab, HEAD_VOCAB);
         close_head(head, &probe);
     }
@@ -693,18 +717,18 @@ static void test_fixtures(const struct rf_source *stories)
 }
 
 /* The head with the fingerprint of its target, opened for it and for one with other gains. */
-static void test_fixture_blocks(const struct rf_source *stories)
+static void test_fixture_rows(const struct rf_source *stories)
 {
-    struct rf_head_file *head = open_fixture("blocks", ".gguf", stories);
+    struct rf_head_file *head = open_fixture("chosen", ".gguf", stories);
     if (!head) return;
-    CHECK_INT(head->n_blocks, 4);
-    CHECK_INT(head->tokens[64 * 3 + 5], 64 * 6 + 5);
+    CHECK_INT(head->n_rows, 200);
+    for (int32_t i = 1; i < head->n_rows; i++) CHECK(head->tokens[i - 1] < head->tokens[i]);
     CHECK(head->target == rf_source_fingerprint(stories));
     rf_head_close(head);
     struct rf_source other = *stories;
     other.n_tensors = 0;
     struct rf_error error = {0};
-    CHECK_INT(rf_head_open(&head, "heads/blocks.gguf", &other, NULL, &rf_system_allocator, &error),
+    CHECK_INT(rf_head_open(&head, "heads/chosen.gguf", &other, NULL, &rf_system_allocator, &error),
               RF_ERR_ARGUMENT);
     CHECK_MSG(strstr(error.text, "fingerprint cbf29ce484222325") ||
                   strstr(error.text, "and this one cbf29ce484222325"),
@@ -719,7 +743,7 @@ static void test_with_stories(void)
     CHECK_MSG(code == 0, "%s", error.text);
     if (code) return;
     test_fixtures(stories);
-    test_fixture_blocks(stories);
+    test_fixture_rows(stories);
     /* Another form of the same weights has the same gains. */
     code = rf_source_open(&quantised, "stories260K-q.gguf", NULL, &rf_system_allocator, &error);
     CHECK_MSG(code == 0, "%s", error.text);
@@ -769,18 +793,18 @@ int main(void)
     test_good_ids();
     test_as_model(gguf_path);
     test_allocation_failures(gguf_path);
-    test_good_blocks();
+    test_good_rows();
     test_all_rows();
     test_model_with_ids();
     for (size_t i = 0; i < sizeof bad_files / sizeof *bad_files; i++)
         test_bad(w_head_ids, &bad_files[i]);
-    for (size_t i = 0; i < sizeof bad_blocks / sizeof *bad_blocks; i++)
-        test_bad(w_head_blocks, &bad_blocks[i]);
+    for (size_t i = 0; i < sizeof bad_rows / sizeof *bad_rows; i++)
+        test_bad(w_head_rows, &bad_rows[i]);
     test_each_tensor();
     test_truncation(w_head_ids);
-    test_truncation(w_head_blocks);
+    test_truncation(w_head_rows);
     test_corruption(w_head_ids);
-    test_corruption(w_head_blocks);
+    test_corruption(w_head_rows);
     test_folders();
     test_with_stories();
     test_fingerprints();

@@ -157,7 +157,7 @@ static void test_offers(void)
     for (int32_t r = 0; r < RF_PACE_ROWS; r++)
         pace.costs[1].seconds[r] = 0.1 * (1.0 + 0.05 * (r + 1));
     for (int others = 0; others <= 7; others += 7) {
-        pace.company.others.rows = pace.company.tokens = others;
+        pace.company.tokens = pace.company.others.rows = others;
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.15f}};
         CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), others ? 0 : 1);
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.6f}};

@@ -271,6 +271,46 @@ static void test_single_beside_others(void)
     CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
 }
 
+static void next_of_none(struct rf_next *const *asked, int32_t n)
+{
+    (void)asked, (void)n;
+}
+
+/* A token that is drafted together with others' costs its share of the pass, and is worth drafting
+ * in a large company where it is not worth a pass of its own. What others yield and what drafting
+ * takes for them is part of the rate that it must beat. */
+static void test_shares(void)
+{
+    static const struct rf_level_ops head = {.next = next_of_none};
+    const struct rf_level levels[] = {
+        {.ops = &head, .cost = 0.5, .has_passes = 1, .acceptance = 0.7},
+        {.cost = 1.0, .has_passes = 1}};
+    struct rf_pace pace;
+    rf_pace_init(&pace, levels, 2);
+    for (int i = 0; i < 20; i++)
+        for (int32_t n = 1; n <= 16; n++) {
+            rf_pace_pass(&pace, 0, n, 0.05 * (1.0 + 0.01 * n));
+            rf_pace_pass(&pace, 1, n, 0.1 * (1.0 + 0.02 * n));
+        }
+    double alone = rf_pace_drafting_cost(&pace, 0);
+    for (int32_t others = 1; others < 16; others++) {
+        pace.company.drafting = others;
+        double share = rf_pace_cost(&pace, 0, others + 1) / (others + 1);
+        CHECK(fabs(rf_pace_drafting_cost(&pace, 0) - share) < 1e-9 && share < alone);
+    }
+    pace.company.others.rows = 7;
+    pace.company.tokens = 7.0;
+    pace.company.drafting = 0;
+    CHECK_INT(rf_pace_go_on(&pace, 0, 1, 0, 1.0), 0);
+    pace.company.drafting = 7;
+    CHECK_INT(rf_pace_go_on(&pace, 0, 1, 0, 1.0), 1);
+    pace.company.drafting = 1;
+    int32_t before = rf_pace_go_on(&pace, 0, 1, 0, 0.5);
+    pace.company.tokens = 2.0; /* fewer tokens are delayed, and by more */
+    pace.company.seconds = 0.2;
+    CHECK(!before && rf_pace_go_on(&pace, 0, 1, 0, 0.5));
+}
+
 int main(void)
 {
     test_calibration();
@@ -281,5 +321,6 @@ int main(void)
     test_costs_of_experts();
     test_costs_beside_others();
     test_single_beside_others();
+    test_shares();
     return check_result();
 }

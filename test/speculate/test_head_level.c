@@ -22,6 +22,7 @@ struct bench {
     struct rf_view *view;
     struct rf_sequence *sequence;
     struct rf_sampler *sampler;
+    struct rf_head_passes *passes;
     struct rf_head_level *level;
     struct rf_follower follower; /* tells the level of tokens taken back, as the cascade does */
 };
@@ -45,8 +46,8 @@ static void open_text(struct bench *bench)
     MUST(rf_sampler_new(&bench->sampler, n_vocab, bench->opened.backend->first_above, allocator,
                         &error));
     MUST(rf_sampler_set(bench->sampler, &greedy, &error));
-    MUST(rf_head_level_new(&bench->level, bench->head, bench->sequence, bench->opened.queue,
-                           bench->sampler, NULL, allocator, &error));
+    MUST(rf_head_level_new(&bench->level, bench->passes, bench->sequence, bench->sampler, allocator,
+                           &error));
     bench->follower.rewound = tell_level;
     rf_sequence_set_follower(bench->sequence, &bench->follower);
 }
@@ -68,12 +69,15 @@ static void open_bench(struct bench *bench, const struct device *device,
     bench->opened = opened_new(device, target, RF_WEIGHTS_BF16, allocator);
     MUST(rf_head_open(&bench->file, path, target, NULL, allocator, &error));
     MUST(rf_head_load(&bench->head, bench->file, bench->opened.model, bench->opened.queue, &error));
+    MUST(rf_head_passes_new(&bench->passes, bench->head, bench->opened.queue, N_CTX, NULL,
+                            allocator, &error));
     open_text(bench);
 }
 
 static void close_bench(struct bench *bench)
 {
     close_text(bench);
+    rf_head_passes_free(bench->passes);
     rf_head_free(bench->head);
     rf_head_close(bench->file);
     opened_free(&bench->opened);
@@ -84,15 +88,25 @@ static void read_text(struct bench *bench, const int32_t *tokens, int32_t n)
     MUST(rf_sequence_prefill(bench->sequence, bench->view, tokens, n, NULL, NULL, &error));
 }
 
-static struct rf_choice next_of(struct bench *bench, const uint64_t *mask,
-                                struct rf_choice *runners_up)
+static struct rf_error failure;
+
+static struct rf_next next_question(struct bench *bench, const uint64_t *mask)
 {
-    struct rf_choice choice;
     const int32_t *text = rf_sequence_tokens(bench->sequence);
     int32_t n = rf_sequence_length(bench->sequence);
     CHECK(rf_head_level_ops.unread(bench->level, text, n) != INT32_MAX);
-    MUST(rf_head_level_ops.next(bench->level, text, n, mask, &choice, runners_up, &error));
-    return choice;
+    return (struct rf_next){
+        .self = bench->level, .text = text, .n = n, .mask = mask, .error = &failure};
+}
+
+static struct rf_choice next_of(struct bench *bench, const uint64_t *mask,
+                                struct rf_choice *runners_up)
+{
+    struct rf_next next = next_question(bench, mask), *asked = &next;
+    rf_head_level_ops.next(&asked, 1);
+    MUST(next.code);
+    memcpy(runners_up, next.runners_up, sizeof next.runners_up);
+    return next.choice;
 }
 
 /* Drafts n tokens and leaves them ahead. */
@@ -218,8 +232,8 @@ static void copies_draft_the_same(struct bench *bench, const int32_t *text)
     rf_sequence_rewind(bench->sequence, 0);
     read_text(bench, text, 40);
     MUST(rf_sequence_fork(&copy.sequence, bench->sequence, bench->view, &error));
-    MUST(rf_head_level_new(&copy.level, bench->head, copy.sequence, bench->opened.queue,
-                           bench->sampler, NULL, allocator, &error));
+    MUST(rf_head_level_new(&copy.level, bench->passes, copy.sequence, bench->sampler, allocator,
+                           &error));
     CHECK_INT(rf_head_level_ops.unread(copy.level, text, 40), INT32_MAX);
     rf_head_level_copy(copy.level, bench->level);
     draft_line(bench, 4, line);
@@ -227,6 +241,125 @@ static void copies_draft_the_same(struct bench *bench, const int32_t *text)
     for (int i = 0; i < 4; i++) CHECK_INT(line[i].token, again[i].token);
     rf_head_level_free(copy.level);
     rf_sequence_free(copy.sequence);
+}
+
+/* ---- several texts in one pass ---- */
+
+enum { TEXTS = 7, LINE = 6 };
+
+/* Texts of one batch: of different lengths, and each with its own past. */
+static void open_texts(struct bench *texts, const struct bench *bench, const int32_t *text)
+{
+    for (int i = 0; i < TEXTS; i++) {
+        texts[i] = *bench;
+        open_text(&texts[i]);
+        read_text(&texts[i], text + i, 3 + (int32_t)random_below(&seed, 90));
+        if (i % 3 == 1) accept_some(&texts[i]);
+        if (i % 3 == 2) {
+            struct rf_choice line[2];
+            int32_t n = rf_sequence_n_committed(texts[i].sequence);
+            draft_line(&texts[i], 2, line);
+            rf_sequence_rewind(texts[i].sequence, n);
+        }
+    }
+}
+
+/* Each of several texts has the tokens, runners-up and confidence that it has alone, whatever rows
+ * the others have in the passes; a text without an answer, and one that leaves, change nothing. */
+static void texts_together_draft_as_alone(struct bench *bench, const int32_t *text)
+{
+    struct bench texts[TEXTS];
+    struct rf_choice alone[TEXTS][LINE], runners_up[TEXTS][LINE][RF_RUNNERS_UP];
+    const uint64_t none[64] = {0};
+    uint64_t before;
+    const uint32_t again = seed;
+    seed = 77;
+    open_texts(texts, bench, text);
+    for (int i = 0; i < TEXTS; i++) {
+        int32_t n = rf_sequence_n_committed(texts[i].sequence);
+        for (int k = 0; k < LINE; k++) {
+            alone[i][k] = next_of(&texts[i], NULL, runners_up[i][k]);
+            rf_sequence_place(texts[i].sequence, &alone[i][k].token, 1);
+        }
+        rf_sequence_rewind(texts[i].sequence, n);
+        close_text(&texts[i]);
+    }
+    seed = 77;
+    open_texts(texts, bench, text);
+    for (int k = 0; k < LINE; k++) {
+        struct rf_next next[TEXTS], *asked[TEXTS];
+        int n = 0;
+        before = rf_head_passes_view(bench->passes)->passes;
+        for (int i = 0; i < TEXTS; i++) {
+            if (k == 3 && i % 2) continue; /* they go on alone, below */
+            next[i] = next_question(&texts[i], k == 2 && i == 4 ? none : NULL);
+            asked[n++] = &next[i];
+        }
+        rf_head_level_ops.next(asked, n);
+        /* Long texts are read at first; then a step is one pass. */
+        CHECK(k == 0 || rf_head_passes_view(bench->passes)->passes == before + 1);
+        for (int i = 0; i < TEXTS; i++) {
+            if (k == 3 && i % 2) {
+                next[i] = next_question(&texts[i], NULL);
+                asked[0] = &next[i];
+                rf_head_level_ops.next(asked, 1);
+            }
+            CHECK_INT(next[i].code, 0);
+            if (k == 2 && i == 4) {
+                CHECK_INT(next[i].choice.token, -1);
+                next[i].choice = next_of(&texts[i], NULL, next[i].runners_up);
+            }
+            CHECK_INT(next[i].choice.token, alone[i][k].token);
+            CHECK(next[i].choice.confidence == alone[i][k].confidence);
+            for (int r = 0; r < RF_RUNNERS_UP; r++)
+                CHECK_INT(next[i].runners_up[r].token, runners_up[i][k][r].token);
+            rf_sequence_place(texts[i].sequence, &next[i].choice.token, 1);
+        }
+    }
+    for (int i = 0; i < TEXTS; i++) close_text(&texts[i]);
+    seed = again;
+}
+
+/* A pass that fails is made for each text alone, so one call that fails is nobody's failure; and
+ * after a failure that lasts, all go on as if it had not been. For the plain backend. */
+static void failures_are_nobody_elses(struct bench *bench, const int32_t *text)
+{
+    struct bench texts[TEXTS];
+    struct rf_next next[TEXTS], *asked[TEXTS];
+    struct rf_choice line[TEXTS];
+    const uint32_t before = seed;
+    open_texts(texts, bench, text);
+    for (int i = 0; i < TEXTS; i++) {
+        struct rf_choice runners_up[RF_RUNNERS_UP];
+        int32_t n = rf_sequence_n_committed(texts[i].sequence);
+        line[i] = next_of(&texts[i], NULL, runners_up);
+        rf_sequence_place(texts[i].sequence, &line[i].token, 1);
+        line[i] = next_of(&texts[i], NULL, runners_up);
+        rf_sequence_rewind(texts[i].sequence, n);
+    }
+    for (int32_t call = 1, n_failed = 1; n_failed; call++) {
+        for (int step = 0; step < 2; step++) {
+            for (int i = 0; i < TEXTS; i++) {
+                next[i] = next_question(&texts[i], NULL);
+                asked[i] = &next[i];
+            }
+            if (step) plain_fail_at(call, RF_ERR_SYSTEM);
+            rf_head_level_ops.next(asked, TEXTS);
+            n_failed = plain_has_failed();
+            plain_fail_at(0, 0);
+            for (int i = 0; i < TEXTS && !step; i++)
+                rf_sequence_place(texts[i].sequence, &next[i].choice.token, 1);
+        }
+        for (int i = 0, failed = 0; i < TEXTS; i++) {
+            failed += next[i].code != 0;
+            CHECK(failed <= 1);
+            CHECK(next[i].code == 0 || next[i].code == RF_ERR_SYSTEM);
+            if (!next[i].code) CHECK_INT(next[i].choice.token, line[i].token);
+            rf_sequence_rewind(texts[i].sequence, rf_sequence_n_committed(texts[i].sequence));
+        }
+    }
+    for (int i = 0; i < TEXTS; i++) close_text(&texts[i]);
+    seed = before;
 }
 
 /* ---- long texts ---- */
@@ -299,6 +432,8 @@ static void check_head(const struct device *device, const struct rf_source *targ
         if (i == 0 && !device->tier) {
             histories_leave_no_trace(&bench, text);
             copies_draft_the_same(&bench, text);
+            texts_together_draft_as_alone(&bench, text);
+            if (device->kind == &plain_backend_kind) failures_are_nobody_elses(&bench, text);
             long_texts_are_read_in_part(&bench, text);
             masks_are_kept(&bench, text);
             draws_are_the_samplers(&bench, text);

@@ -67,22 +67,6 @@ static void round_operand(const struct plain_view *view, const struct rf_weight 
         for (size_t j = 0; j < weight->columns; j++) view->rounded[j] = round_bf16(x[j]);
 }
 
-/* The rows of a weight that an operation chooses, one block behind the other. */
-static void linear_blocks(const struct plain_view *view, const struct rf_op *op, int32_t in,
-                          int32_t out)
-{
-    const struct rf_weight *weight = op->weight[0];
-    float *y = plain_row(view, op->out[0], out);
-    round_operand(view, weight, plain_row(view, op->in[0], in));
-    for (int32_t i = 0; i < op->n_blocks * RF_ROW_BLOCK; i++) {
-        size_t row = (size_t)(op->blocks[i / RF_ROW_BLOCK] * RF_ROW_BLOCK + i % RF_ROW_BLOCK);
-        double sum = 0;
-        for (size_t j = 0; j < weight->columns; j++)
-            sum += (double)weight->values[j * weight->rows + row] * (double)view->rounded[j];
-        y[i] = (op->accumulate ? y[i] : 0.0f) + (float)sum;
-    }
-}
-
 /* A linear layer with the matrices of one expert of n, or of 1. */
 static void linear(const struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out,
                    size_t expert, size_t n)
@@ -369,12 +353,7 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
         rms_norm(plain_row(view, op->out[0], out) + op->column, plain_row(view, op->in[0], in),
                  op->weight[0]->values, width, view->params->rms_eps);
         break;
-    case RF_OP_LINEAR:
-        if (op->blocks)
-            linear_blocks(view, op, in, out);
-        else
-            linear(view, op, in, out, 0, 1);
-        break;
+    case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
     case RF_OP_SHORT_CONV: short_conv(view, op, in); break;
