@@ -10,7 +10,11 @@
 #include "base/utf8.h"
 #include "platform/memory.h"
 
-enum { NESTING = 64 };
+enum {
+    NESTING = 64,     /* values in each other */
+    LOOKED_AT = 200,  /* schemas of a property; more of them may be anything */
+    LOOKED_INTO = 100 /* elements of a list in one */
+};
 
 /* ---- types ---- */
 
@@ -56,46 +60,53 @@ static const json_t *referred(const json_t *root, const char *pointer)
     return root;
 }
 
-static int types_within(const json_t *schema, const json_t *root, int depth);
+/* `left` counts the schemas that may still be looked at: references may go round. */
+static int types_within(const json_t *schema, const json_t *root, int *left);
 
-static int types_of_branches(const json_t *branches, const json_t *root, int depth)
+static int types_of_list(const json_t *list)
 {
-    int types = 0;
-    for (size_t i = 0; i < json_array_size(branches); i++)
-        types |= types_within(json_array_get(branches, i), root, depth);
+    size_t n = json_array_size(list);
+    int types = n > LOOKED_INTO ? TOOL_ANY : 0;
+    for (size_t i = 0; i < n && i < LOOKED_INTO; i++) types |= type_of(json_array_get(list, i));
     return types;
 }
 
-static int types_within(const json_t *schema, const json_t *root, int depth)
+static int types_of_branches(const json_t *branches, const json_t *root, int *left)
+{
+    int types = 0;
+    for (size_t i = 0; i < json_array_size(branches) && *left > 0; i++)
+        types |= types_within(json_array_get(branches, i), root, left);
+    return *left > 0 ? types : TOOL_ANY;
+}
+
+static int types_within(const json_t *schema, const json_t *root, int *left)
 {
     static const char *const choices[] = {"anyOf", "oneOf"};
     const json_t *type = json_object_get(schema, "type"), *list = json_object_get(schema, "enum"),
                  *only = json_object_get(schema, "const"), *all = json_object_get(schema, "allOf");
     const char *pointer = rf_json_c_string(json_object_get(schema, "$ref"));
     int types = TOOL_ANY, named = type_of_name(type);
-    if (depth > NESTING || !rf_json_is_map(schema)) return TOOL_ANY;
-    for (size_t i = 0; i < json_array_size(type); i++)
+    if (*left <= 0 || !rf_json_is_map(schema)) return TOOL_ANY;
+    --*left;
+    for (size_t i = 0; i < json_array_size(type) && i < LOOKED_INTO; i++)
         named |= type_of_name(json_array_get(type, i));
     if (named) types = named;
     if (json_is_true(json_object_get(schema, "nullable"))) types |= TOOL_NULL;
     for (int i = 0; i < 2; i++) {
         const json_t *branches = json_object_get(schema, choices[i]);
-        if (json_array_size(branches)) types &= types_of_branches(branches, root, depth + 1);
+        if (json_array_size(branches)) types &= types_of_branches(branches, root, left);
     }
-    for (size_t i = 0; i < json_array_size(all); i++)
-        types &= types_within(json_array_get(all, i), root, depth + 1);
-    if (pointer) types &= types_within(referred(root, pointer), root, depth + 1);
+    for (size_t i = 0; i < json_array_size(all) && *left > 0; i++)
+        types &= types_within(json_array_get(all, i), root, left);
+    if (pointer) types &= types_within(referred(root, pointer), root, left);
     if (only) types &= type_of(only);
-    for (size_t i = 0, listed = 0; i < json_array_size(list); i++) {
-        listed |= (size_t)type_of(json_array_get(list, i));
-        if (i + 1 == json_array_size(list)) types &= (int)listed;
-    }
+    if (json_array_size(list)) types &= types_of_list(list);
     return types;
 }
 
 int rf_tool_types(const json_t *schema, const json_t *root)
 {
-    int types = schema ? types_within(schema, root, 0) : TOOL_ANY;
+    int left = LOOKED_AT, types = schema ? types_within(schema, root, &left) : TOOL_ANY;
     return types ? types : TOOL_ANY;
 }
 

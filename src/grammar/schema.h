@@ -60,6 +60,7 @@ struct rf_schema_reader {
     const struct rf_expr *space, *blank, *character; /* made once */
     int32_t string_rule, number_rule, integer_rule;  /* -1: not made yet */
     struct rf_str until;                             /* end of plain strings */
+    const struct rf_json *given;                     /* the schema whose properties are meant */
     int (*is_token)(const void *vocab,
                     struct rf_str text); /* set by rf_choice_read, with `vocab` */
     const void *vocab;
