@@ -66,9 +66,10 @@ RIFFLE_API int64_t riffle_answer_message(const riffle_model *model, const int32_
  *     {"without": T}   any text without T, whose first character is in T only once
  *     {"optional": L}  the parts of the list L, or nothing
  *     {"schema": S}    JSON that meets the schema, whose references begin at its own root
- *     {"schema": S, "property": K}              the value of that property of the schema
- *     {"schema": S, "property": K, "until": T}  likewise, but a string is written as it is, without
- *                                               quotation marks and without T in it
+ *     {"given": S}     nothing; the schema whose properties are meant from here on
+ *     {"property": K}  the value of that property of the schema
+ *     {"property": K, "until": T}  likewise, but a string is written as it is, without quotation
+ *                                  marks and without T in it
  */
 #define RIFFLE_GRAMMAR_CHOICE ((riffle_grammar_kind)3)
 

@@ -6,6 +6,7 @@
 #include "answers/tool_forms.h"
 #include "answers/tools.h"
 #include "base/json.h"
+#include "platform/memory.h"
 
 static const char before_tools[] =
     "You can call functions. Each line describes one of them in JSON:\n",
@@ -28,35 +29,26 @@ static json_t *join(const json_t *first, const char *between, const json_t *seco
     return joined;
 }
 
-/* Adds to a text, which it takes, another one, which it takes too; NULL counts as a failure. */
-static json_t *joined_with(json_t *first, const char *between, json_t *second)
-{
-    json_t *joined = first && second ? join(first, between, second) : NULL;
-    json_decref(first);
-    json_decref(second);
-    return joined;
-}
-
-/* Takes a text for free(). */
-static json_t *string_of(char *text)
-{
-    json_t *string = text ? json_string(text) : NULL;
-    free(text);
-    return string;
-}
-
 /* The tools and the form of calls, in words. */
 static json_t *describe_tools(const struct tool_form *form, const json_t *tools)
 {
-    json_t *example = json_pack("[{s:{s:s, s:{s:s}}}]", "function", "name", "NAME", "arguments",
-                                "KEY", "VALUE"),
-           *text = json_string(before_tools);
-    for (size_t i = 0; i < json_array_size(tools); i++)
-        text = joined_with(text, i ? "\n" : "",
-                           string_of(rf_json_dump(json_array_get(tools, i), 1, NULL)));
-    text = joined_with(text, "\n\n", json_string(before_form));
-    text = joined_with(text, "", string_of(rf_tools_write(form, example)));
+    json_t *example =
+        json_pack("[{s:{s:s, s:{s:s}}}]", "function", "name", "NAME", "arguments", "KEY", "VALUE");
+    char *call = rf_tools_write(form, example);
+    struct rf_bytes bytes = {0};
+    struct rf_error error;
+    struct rf_writer out = {.allocator = &rf_system_allocator, .bytes = &bytes, .error = &error};
+    rf_write_text(&out, before_tools);
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        rf_json_put(json_array_get(tools, i), 1, &out);
+        rf_write_text(&out, i + 1 < json_array_size(tools) ? "\n" : "\n\n");
+    }
+    rf_write_text(&out, before_form);
+    rf_write_text(&out, call ? call : "");
+    json_t *text = out.code || !call ? NULL : json_stringn(bytes.data, bytes.count);
+    rf_bytes_free(&rf_system_allocator, &bytes);
     json_decref(example);
+    free(call);
     return text;
 }
 
@@ -113,9 +105,11 @@ static int adapt_calls(const struct tool_manner *manner, json_t *message)
     json_t *calls = json_object_get(message, "tool_calls"),
            *content = json_object_get(message, "content");
     if (!manner->shows_calls) {
-        json_t *written = string_of(rf_tools_write(manner->form, calls));
+        char *text = rf_tools_write(manner->form, calls);
+        json_t *written = text ? json_string(text) : NULL;
         json_t *joined = written ? join(content, "\n", written) : NULL;
         json_decref(written);
+        free(text);
         json_object_del(message, "tool_calls");
         return joined ? json_object_set_new(message, "content", joined) : -1;
     }
@@ -131,46 +125,67 @@ static int adapt_calls(const struct tool_manner *manner, json_t *message)
     return 0;
 }
 
-/* A result as a user's message; results behind each other become one. */
-static int adapt_result(json_t *messages, json_t *message)
+/* Results that stand behind each other, and become one message of the user. */
+struct results {
+    struct rf_bytes bytes;
+    struct rf_writer out;
+    struct rf_error error;
+};
+
+static void results_add(struct results *results, const json_t *message)
 {
-    json_t *last = json_array_get(messages, json_array_size(messages) - 1),
-           *content = json_object_get(message, "content");
-    json_t *text = joined_with(json_string(result_open), "", json_incref(content));
-    text = joined_with(text, "", json_string(result_close));
-    if (!text) return -1;
-    if (json_is_true(json_object_get(last, "is_result"))) {
-        text = joined_with(json_incref(json_object_get(last, "content")), "\n", text);
-        return text ? json_object_set_new(last, "content", text) : -1;
+    const json_t *content = json_object_get(message, "content");
+    size_t n = json_string_length(content);
+    if (results->bytes.count) rf_write_text(&results->out, "\n");
+    rf_write_text(&results->out, result_open);
+    if (n) rf_write(&results->out, json_string_value(content), n);
+    rf_write_text(&results->out, result_close);
+}
+
+/* Appends their message, if there are any. */
+static int results_end(struct results *results, json_t *messages)
+{
+    if (results->out.code) return -1;
+    if (!results->bytes.count) return 0;
+    json_t *message = json_pack("{s:s, s:s%}", "role", "user", "content", results->bytes.data,
+                                results->bytes.count);
+    results->bytes.count = 0;
+    return message ? json_array_append_new(messages, message) : -1;
+}
+
+/* Adds the message as the template takes it; `ids`: see name_ids. */
+static int adapt_message(const struct tool_manner *manner, const json_t *given, json_t *ids,
+                         struct results *results, json_t *messages)
+{
+    if (!manner->has_tool_role && (has_role(given, "tool") || has_role(given, "function"))) {
+        results_add(results, given);
+        return results->out.code ? -1 : 0;
     }
-    return json_array_append_new(
-        messages, json_pack("{s:s, s:o, s:b}", "role", "user", "content", text, "is_result", 1));
+    json_t *message = json_deep_copy(given);
+    int code = message ? results_end(results, messages) : -1;
+    if (!code && manner->named_ids) code = name_ids(message, ids);
+    if (!code && json_array_size(json_object_get(message, "tool_calls")))
+        code = adapt_calls(manner, message);
+    if (!code) code = json_array_append(messages, message);
+    json_decref(message);
+    return code;
 }
 
 static json_t *adapt_messages(const struct tool_manner *manner, const json_t *given)
 {
     json_t *messages = json_array(), *ids = json_object();
-    for (size_t i = 0; i < json_array_size(given); i++) {
-        json_t *message = json_deep_copy(json_array_get(given, i));
-        int code = message && ids ? 0 : -1;
-        int is_result = has_role(message, "tool") || has_role(message, "function");
-        if (!code && manner->named_ids) code = name_ids(message, ids);
-        if (!code && json_array_size(json_object_get(message, "tool_calls")))
-            code = adapt_calls(manner, message);
-        if (!code && is_result && !manner->has_tool_role)
-            code = adapt_result(messages, message);
-        else if (!code)
-            code = json_array_append(messages, message);
-        json_decref(message);
-        if (!code) continue;
-        json_decref(ids);
-        json_decref(messages);
-        return NULL;
-    }
+    struct results results = {.out = {.allocator = &rf_system_allocator}};
+    int code = messages && ids ? 0 : -1;
+    results.out.bytes = &results.bytes;
+    results.out.error = &results.error;
+    for (size_t i = 0; i < json_array_size(given) && !code; i++)
+        code = adapt_message(manner, json_array_get(given, i), ids, &results, messages);
+    if (!code) code = results_end(&results, messages);
+    rf_bytes_free(&rf_system_allocator, &results.bytes);
     json_decref(ids);
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        json_object_del(json_array_get(messages, i), "is_result");
-    return messages;
+    if (!code) return messages;
+    json_decref(messages);
+    return NULL;
 }
 
 int rf_tools_are_used(const json_t *conversation)

@@ -217,9 +217,8 @@ static void add_value(json_t *parts, const struct tool_form *form, const json_t 
     else if (!property)
         add_choice_part(parts, "schema", json_object());
     else
-        json_array_append_new(parts,
-                              json_pack("{s:O, s:s, s:o*}", "schema", parameters, "property", name,
-                                        "until", is_plain ? end_of_strings(form) : NULL));
+        json_array_append_new(parts, json_pack("{s:s, s:o*}", "property", name, "until",
+                                               is_plain ? end_of_strings(form) : NULL));
     if (is_plain) add_tag(parts, form->quote);
 }
 
@@ -237,14 +236,16 @@ static json_t *pair_parts(const struct tool_form *form, const json_t *parameters
     return parts;
 }
 
-static int is_required(const json_t *parameters, const char *name)
+/* The names that a schema requires, as members of an object. */
+static json_t *required_names(const json_t *parameters)
 {
     const json_t *list = json_object_get(parameters, "required");
+    json_t *names = json_object();
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *required = rf_json_c_string(json_array_get(list, i));
-        if (required && strcmp(required, name) == 0) return 1;
+        const char *name = rf_json_c_string(json_array_get(list, i));
+        if (name) json_object_set_new(names, name, json_true());
     }
-    return 0;
+    return names;
 }
 
 /* Pairs of literals have commas between them, so those that may be missing come last, and where
@@ -252,13 +253,13 @@ static int is_required(const json_t *parameters, const char *name)
 static void add_pair_parts(json_t *parts, const struct tool_form *form, const json_t *parameters)
 {
     json_t *properties = json_object_get(parameters, "properties"), *property;
-    const json_t *required = json_object_get(parameters, "required");
+    json_t *required = required_names(parameters), *is_there;
     int n = 0, has_commas = form->body == TOOL_LITERALS;
     const char *name;
     for (int turn = has_commas ? 1 : 0; turn >= 0; turn--)
         json_object_foreach(properties, name, property)
         {
-            int must = is_required(parameters, name);
+            int must = json_object_get(required, name) != NULL;
             if (has_commas && must != turn) continue;
             json_t *pair = pair_parts(form, parameters, name, property, has_commas && n);
             if (must) {
@@ -270,13 +271,14 @@ static void add_pair_parts(json_t *parts, const struct tool_form *form, const js
             json_decref(pair);
             n++;
         }
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        name = rf_json_c_string(json_array_get(required, i));
-        if (!name || json_object_get(properties, name)) continue;
+    json_object_foreach(required, name, is_there)
+    {
+        if (json_object_get(properties, name)) continue;
         json_t *pair = pair_parts(form, parameters, name, NULL, has_commas && n++);
         json_array_extend(parts, pair);
         json_decref(pair);
     }
+    json_decref(required);
 }
 
 static json_t *call_parts(const struct tool_form *form, const json_t *function)
@@ -302,6 +304,7 @@ static json_t *call_parts(const struct tool_form *form, const json_t *function)
         if (form->body == TOOL_NAMED) {
             add_choice_part(parts, "schema", json_incref(schema));
         } else {
+            add_choice_part(parts, "given", json_incref(schema));
             add_pair_parts(parts, form, schema);
             add_tag(parts, form->call_end);
             if (form->is_list) add_text(parts, "]", 1);

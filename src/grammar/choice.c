@@ -14,20 +14,23 @@ static const struct rf_expr *token_of(struct rf_schema_reader *r, struct rf_str 
 
 static const struct rf_expr *parts_of(struct rf_schema_reader *r, const struct rf_json *list);
 
-/* A schema, or the value of a property of it. */
-static const struct rf_expr *schema_of(struct rf_schema_reader *r, const struct rf_json *part)
+/* The value of a property of the schema that was given last. */
+static const struct rf_expr *property_of(struct rf_schema_reader *r, const struct rf_json *part,
+                                         struct rf_str name)
 {
-    const struct rf_json *schema = rf_json_get(part, "schema");
-    struct rf_str property;
-    if (!rf_json_string(rf_json_get(part, "property"), &property)) return rf_schema_root(r, schema);
     int is_plain = rf_json_string(rf_json_get(part, "until"), &r->until);
-    return rf_schema_property(r, schema, property, is_plain);
+    return rf_schema_property(r, r->given, name, is_plain);
 }
 
 static const struct rf_expr *part_of(struct rf_schema_reader *r, const struct rf_json *part)
 {
     struct rf_str text;
-    if (rf_json_has(part, "schema")) return schema_of(r, part);
+    if (rf_json_has(part, "schema")) return rf_schema_root(r, rf_json_get(part, "schema"));
+    if (rf_json_has(part, "given")) {
+        r->given = rf_json_get(part, "given");
+        return rf_text(r->ir, "");
+    }
+    if (rf_json_string(rf_json_get(part, "property"), &text)) return property_of(r, part, text);
     if (rf_json_string(rf_json_get(part, "text"), &text)) return rf_ir_text(r->ir, text);
     if (rf_json_string(rf_json_get(part, "token"), &text)) return token_of(r, text);
     if (rf_json_string(rf_json_get(part, "without"), &text)) return rf_text_without(r->ir, text);

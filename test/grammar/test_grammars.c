@@ -194,15 +194,15 @@ static const struct accepting choices[] = {
     "\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/l\"},\"minItems\":1},"                \
     "\"p\":{\"type\":\"string\",\"pattern\":\"^[a-c]+$\"}},\"$defs\":{\"l\":{\"type\":\"string\"," \
     "\"maxLength\":2}}}"
-#define PLAIN(name)                                                         \
-    "[[{\"schema\":" PROPERTIES ",\"property\":\"" name "\",\"until\":\"</" \
+#define PLAIN(name)                                                          \
+    "[[{\"given\":" PROPERTIES "},{\"property\":\"" name "\",\"until\":\"</" \
     "p>\"},{\"text\":\"!\"}]]"
     {PLAIN("s"), {"!", "\"a\"!", "a\n!", "</p!"}, {"</p>!", "a"}},
     {PLAIN("e"), {"x y!", "7!", "null!"}, {"\"x y\"!", "x!"}},
     {PLAIN("u"), {"null!", "ab!", "!"}, {"abc!", "<!"}},
     {PLAIN("a"), {"[\"ab\"]!"}, {"ab!", "[]!", "[ab]!", "[\"abc\"]!"}},
     {PLAIN("p"), {"abc!"}, {"\"abc\"!", "abd!"}},
-    {"[[{\"schema\":" PROPERTIES ",\"property\":\"u\"}]]", {"null", "\"ab\""}, {"ab", "\"abc\""}},
+    {"[[{\"given\":" PROPERTIES "},{\"property\":\"u\"}]]", {"null", "\"ab\""}, {"ab", "\"abc\""}},
     {"[[{\"pattern\":\"a[^b]+|^\\\\d{2}$\"},{\"text\":\"\\\"\"}]]",
      {"a\n\"\"", "a\"\"", "a\\\"", "42\""},
      {"xa c\"", "ab\"", "420\"", "42", "a\""}},
@@ -328,7 +328,8 @@ static const struct refused bad_choices[] = {
     {"[[{\"pattern\":\"a(?=b)\"}]]", "the regular expression", RF_ERR_UNSUPPORTED},
     {"[[{\"without\":\"\"}]]", "end of a text", RF_ERR_UNSUPPORTED},
     {"[[{\"without\":\"aba\"}]]", "end of a text", RF_ERR_UNSUPPORTED},
-    {"[[{\"schema\":{},\"property\":\"k\"}]]", "no property k", RF_ERR_FORMAT},
+    {"[[{\"property\":\"k\"}]]", "no property k", RF_ERR_FORMAT},
+    {"[[{\"given\":{}},{\"property\":\"k\"}]]", "no property k", RF_ERR_FORMAT},
     {"[[{\"text\":1}]]", "a part of a choice", RF_ERR_FORMAT},
     {"[[{\"text\":\"a\"}],[{\"schema\":{\"enum\":[]}}]]", "no JSON meets the schema",
      RF_ERR_FORMAT},

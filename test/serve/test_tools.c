@@ -377,7 +377,7 @@ static void check_random(const json_t *tools)
     uint32_t random = SEED;
     char answer[4096];
     int n_calls = 0;
-    for (int turn = 0; turn < 60; turn++)
+    for (int turn = 0; turn < (IS_SANITIZED ? 12 : 60); turn++)
         for (size_t f = 0; f < n_tool_forms; f++) {
             size_t n = make_answer(&tool_forms[f], &random, answer, sizeof answer);
             char *whole = read_in_steps(&tool_forms[f], tools, answer, n, sizeof answer);
@@ -390,7 +390,7 @@ static void check_random(const json_t *tools)
             n_calls += whole && strstr(whole, "\"arguments\"");
             free(whole);
         }
-    CHECK(n_calls > 100);
+    CHECK(n_calls > 20);
 }
 
 /* Only the first call is taken. */
