@@ -17,7 +17,8 @@ static const char tools_text[] =
     " \"properties\": {\"s\": {\"type\": \"string\"}, \"i\": {\"type\": \"integer\"}, \"o\": "
     "{\"$ref\":"
     " \"#/$defs/o\"}, \"b\": {\"anyOf\": [{\"type\": \"boolean\"}, {\"type\": \"null\"}]}, \"u\":"
-    " {\"type\": [\"string\", \"null\"]}}, \"$defs\": {\"o\": {\"type\": \"object\"}}}}}]";
+    " {\"type\": [\"string\", \"null\"]}, \"r\": {\"anyOf\": [{\"$ref\": \"#/properties/r\"},"
+    " {\"$ref\": \"#/properties/r\"}]}}, \"$defs\": {\"o\": {\"type\": \"object\"}}}}}]";
 
 /* The ids of an answer's calls come from its seed and their number alone. */
 enum { SEED = 7 };
@@ -120,6 +121,10 @@ static const struct example examples[] = {
      "parameter>"
      "\n<parameter=o>\n{'x': None}\n</parameter>\n</function>\n</tool_call>",
      "", "typed{\"b\":true,\"u\":null,\"o\":{\"x\":null}}"},
+    /* The schema of r goes round. */
+    {"seed",
+     "<seed:tool_call><function=typed><parameter=r>7</parameter></function></seed:tool_call>", "",
+     "typed{\"r\":7}"},
     {"qwen3-coder", "<tool_call>\n<function=f>\n<parameter=a>\n1",
      "<tool_call>\n<function=f>\n<parameter=a>\n1", ""},
     {"qwen3-coder", "<tool_call>\n<function=h>\n</function>\n</tool_call>",
