@@ -62,7 +62,14 @@ RIFFLE_API int64_t riffle_answer_message(const riffle_model *model, const int32_
  *
  *     {"text": T}      this text
  *     {"token": T}     the control token of that name; the text, where the vocabulary has none
+ *     {"pattern": P}   a text that the regular expression matches from its begin to its end
+ *     {"without": T}   any text without T, whose first character is in T only once
+ *     {"optional": L}  the parts of the list L, or nothing
  *     {"schema": S}    JSON that meets the schema, whose references begin at its own root
+ *     {"given": S}     nothing; the schema whose properties are meant from here on
+ *     {"property": K}  the value of that property of the schema
+ *     {"property": K, "until": T}  likewise, but a string is written as it is, without quotation
+ *                                  marks and without T in it
  */
 #define RIFFLE_GRAMMAR_CHOICE ((riffle_grammar_kind)3)
 

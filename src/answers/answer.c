@@ -125,7 +125,7 @@ static void answer_take_tools(struct answer *answer, const char *tools, size_t b
     answer->calls = json_array();
     if (!answer->calls)
         answer_keep(answer, rf_fail(&answer->error, RF_ERR_MEMORY, "out of memory"));
-    rf_tool_reader_begin(&answer->reader, rf_tools_form(answer->model), answer->tools);
+    rf_tool_reader_begin(&answer->reader, rf_tools_manner(answer->model).form, answer->tools);
 }
 
 /* The message's JSON, for free(). */

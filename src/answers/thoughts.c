@@ -89,13 +89,19 @@ static size_t length_before_blanks(const char *text, size_t n)
     return n;
 }
 
-void rf_thoughts_begin(struct thoughts *thoughts, const struct thought_form *form,
-                       const char *prompt, size_t n, thought_fn on_part, void *user)
+const char *rf_thoughts_closing(const struct thought_form *form, const char *prompt, size_t n)
 {
     const char *open = form->markers[0].text;
     size_t n_open = strlen(open), end = length_before_blanks(prompt, n);
+    if (end < n_open || memcmp(prompt + end - n_open, open, n_open) != 0) return NULL;
+    return form->markers[1].text;
+}
+
+void rf_thoughts_begin(struct thoughts *thoughts, const struct thought_form *form,
+                       const char *prompt, size_t n, thought_fn on_part, void *user)
+{
     *thoughts = (struct thoughts){.form = form, .on_part = on_part, .user = user};
-    if (end < n_open || memcmp(prompt + end - n_open, open, n_open) != 0) return;
+    if (!rf_thoughts_closing(form, prompt, n)) return;
     thoughts->part = PART_THOUGHT;
     thoughts->is_behind_marker = 1;
 }

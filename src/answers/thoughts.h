@@ -53,6 +53,10 @@ void rf_thoughts_free(struct thoughts *thoughts);
 /* The text of a control token, which answers do not show; "": it is none, or a long one. */
 void rf_thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL]);
 
+/* The text that ends a thought which a prompt, whose end are the n bytes, has opened; NULL: it has
+ * opened none. */
+const char *rf_thoughts_closing(const struct thought_form *form, const char *prompt, size_t n);
+
 /* Whether the text of a control token belongs to a marker and is to be pushed. */
 int rf_thoughts_want(const struct thoughts *thoughts, const char *control);
 

@@ -1,9 +1,11 @@
-/* Expressions of JSON strings: characters with their escapes. The readers of schemas and patterns
- * call it; number_text.c has the numbers. */
+/* Expressions of JSON strings: characters with their escapes; and of texts up to another one. The
+ * readers of schemas and patterns call it; number_text.c has the numbers. */
 #include "grammar/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 const struct rf_expr *rf_text_none(struct rf_ir *ir)
 {
@@ -100,4 +102,63 @@ const struct rf_expr *rf_text_string_any(struct rf_ir *ir)
                                                   rf_text_sequence(ir, rf_text(ir, "u"), code));
     return rf_text_choice(ir, rf_ir_chars_without(ir, quoted, 3),
                           rf_text_sequence(ir, rf_text(ir, "\\"), escape));
+}
+
+/* ---- texts up to another text ---- */
+
+enum { END_CHARACTERS = 64 };
+
+/* All characters but these two. */
+static const struct rf_expr *other_than(struct rf_ir *ir, uint32_t a, uint32_t b)
+{
+    const struct rf_range without[] = {{0, 0}, {a, a}, {b, b}};
+    return rf_ir_chars_without(ir, without, 3);
+}
+
+static const struct rf_expr *only(struct rf_ir *ir, uint32_t c)
+{
+    return rf_ir_chars(ir, &(struct rf_range){c, c}, 1);
+}
+
+/* The characters of `end`; 0: there are none or too many, or the first of them comes again. */
+static size_t end_characters(struct rf_ir *ir, struct rf_str end, uint32_t c[END_CHARACTERS])
+{
+    size_t n = 0, length;
+    for (size_t at = 0; at < end.bytes && n < END_CHARACTERS; at += length, n++) {
+        if (!(length = rf_utf8_length(end.data + at, end.bytes - at))) break;
+        c[n] = rf_utf8_decode(end.data + at, length);
+        if (n && c[n] == c[0]) n = END_CHARACTERS;
+    }
+    if (n && n < END_CHARACTERS) return n;
+    rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "the end of a text is empty or repeats its first character");
+    return 0;
+}
+
+const struct rf_expr *rf_text_character_without(struct rf_ir *ir, struct rf_str end)
+{
+    uint32_t c[END_CHARACTERS];
+    return end_characters(ir, end, c) ? other_than(ir, c[0], c[0]) : NULL;
+}
+
+/* The text is made of other characters and of beginnings of `end` that something else follows:
+ * another beginning, a character that `end` does not go on with, or nothing. */
+const struct rf_expr *rf_text_without(struct rf_ir *ir, struct rf_str end)
+{
+    uint32_t c[END_CHARACTERS];
+    const struct rf_expr *begun = NULL, *left = NULL;
+    size_t n = end_characters(ir, end, c);
+    if (!n) return NULL;
+    const struct rf_expr *other = other_than(ir, c[0], c[0]);
+    if (n == 1) return rf_ir_repeat(ir, other, 0, -1);
+    for (size_t i = n - 1; i-- > 0;) /* characters 0 to i, or more of them */
+        begun = begun ? rf_text_sequence(ir, only(ir, c[i]), rf_text_optional(ir, begun))
+                      : only(ir, c[i]);
+    for (size_t i = n; --i > 0;) { /* character i does not follow, or it and then `left` */
+        const struct rf_expr *differs = other_than(ir, c[0], c[i]);
+        left = left ? rf_text_choice(ir, differs, rf_text_sequence(ir, only(ir, c[i]), left))
+                    : differs;
+    }
+    const struct rf_expr *begins = rf_ir_repeat(ir, begun, 0, -1);
+    const struct rf_expr *turned = rf_text_sequence(ir, begins, only(ir, c[0]), left);
+    return rf_text_sequence(ir, rf_ir_repeat(ir, rf_text_choice(ir, other, turned), 0, -1), begins);
 }

@@ -25,10 +25,21 @@ const struct rf_expr *rf_text_string_chars(struct rf_ir *ir, const struct rf_ran
 /* Any character of a JSON string, also written as an escape; never a lone surrogate. */
 const struct rf_expr *rf_text_string_any(struct rf_ir *ir);
 
-/* A text that the ECMA 262 pattern matches, as it is written between quotation marks. Patterns must
- * be regular: no assertions but ^ and $ around an alternative, no back references. `pointer` begins
- * sentences. */
-const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, const char *pointer);
+/* How a text that meets a pattern is written: between quotation marks of JSON, or as it is. */
+enum rf_pattern_form {
+    RF_PATTERN_QUOTED, /* the pattern matches somewhere */
+    RF_PATTERN_PLAIN,  /* likewise */
+    RF_PATTERN_WHOLE   /* as it is; the pattern matches from begin to end */
+};
+/* A text that the ECMA 262 pattern matches. Patterns must be regular: no assertions but ^ and $
+ * around an alternative, no back references. `pointer` begins sentences. */
+const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern,
+                                      enum rf_pattern_form form, const char *pointer);
+
+/* Any text without `end`, whose first character is in it only once. */
+const struct rf_expr *rf_text_without(struct rf_ir *ir, struct rf_str end);
+/* A character that `end` does not begin with. */
+const struct rf_expr *rf_text_character_without(struct rf_ir *ir, struct rf_str end);
 
 /* One of the characters between each two of `ends`: "09af" is a digit of hexadecimal numbers. */
 const struct rf_expr *rf_text_class(struct rf_ir *ir, const char *ends);

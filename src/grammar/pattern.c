@@ -1,6 +1,6 @@
 /* Reads patterns of JSON schemas, the regular part of ECMA 262's regular expressions, by
- * recursive descent. The result is the text as a JSON string writes it. schema_scalars.c calls
- * it. */
+ * recursive descent. The result is the text as a JSON string writes it, or the text itself.
+ * schema_scalars.c and the reader of choices call it. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -13,6 +13,7 @@ struct reader {
     struct rf_str text;
     size_t at;
     int depth;
+    enum rf_pattern_form form;
     const char *pointer;
 };
 
@@ -95,6 +96,15 @@ static void class_add_all(struct reader *r, struct class *class, char name)
     }
     if (name < 'a') negate(&own);
     for (size_t i = 0; i < own.n; i++) class_add(r, class, own.ranges[i].low, own.ranges[i].high);
+}
+
+static const struct rf_expr *pattern_chars(struct reader *r, struct class *class)
+{
+    if (r->form == RF_PATTERN_QUOTED) return rf_text_string_chars(r->ir, class->ranges, class->n);
+    class->n = rf_ranges_join(class->ranges, class->n);
+    if (class->n && !class->ranges[0].low) class->ranges[0].low = 1; /* as in strings */
+    size_t none = class->n && class->ranges[0].high < class->ranges[0].low;
+    return rf_ir_chars(r->ir, class->ranges + none, class->n - none);
 }
 
 static uint32_t pattern_hex(struct reader *r, int n)
@@ -185,7 +195,7 @@ static const struct rf_expr *pattern_class(struct reader *r)
     }
     r->at++;
     if (negated) negate(&class);
-    return rf_text_string_chars(r->ir, class.ranges, class.n);
+    return pattern_chars(r, &class);
 }
 
 static const struct rf_expr *pattern_choice(struct reader *r, int top);
@@ -218,7 +228,7 @@ static const struct rf_expr *any(struct reader *r, int in_line)
         class_add(r, &class, 0x2028, 0x2029);
     }
     negate(&class);
-    return rf_text_string_chars(r->ir, class.ranges, class.n);
+    return pattern_chars(r, &class);
 }
 
 static const struct rf_expr *read_atom(struct reader *r)
@@ -248,7 +258,7 @@ static const struct rf_expr *read_atom(struct reader *r)
         uint32_t single = pattern_char(r);
         class_add(r, &class, single, single);
     }
-    return rf_text_string_chars(r->ir, class.ranges, class.n);
+    return pattern_chars(r, &class);
 }
 
 static int32_t pattern_count(struct reader *r)
@@ -293,7 +303,7 @@ static const struct rf_expr *read_alternative(struct reader *r, int top)
 {
     const struct rf_expr *parts[MANY];
     size_t n = 0;
-    int begins = !top, ends = !top;
+    int begins = !top || r->form == RF_PATTERN_WHOLE, ends = begins;
     if (top && pattern_peek(r) == '^') {
         r->at++;
         begins = 1;
@@ -331,9 +341,10 @@ static const struct rf_expr *pattern_choice(struct reader *r, int top)
     }
 }
 
-const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern, const char *pointer)
+const struct rf_expr *rf_text_pattern(struct rf_ir *ir, struct rf_str pattern,
+                                      enum rf_pattern_form form, const char *pointer)
 {
-    struct reader r = {.ir = ir, .text = pattern, .pointer = pointer};
+    struct reader r = {.ir = ir, .text = pattern, .form = form, .pointer = pointer};
     const struct rf_expr *expr = pattern_choice(&r, 1);
     if (!pattern_at_end(&r)) pattern_fail(&r, RF_ERR_FORMAT, "a ')' without a '('");
     return expr;

@@ -143,7 +143,7 @@ static struct rf_schema_known *find_known(const struct rf_schema_reader *r,
                                           const struct rf_conjunction *c)
 {
     for (struct rf_schema_known *k = r->known; k && !rf_ir_step(r->ir); k = k->next) {
-        int same = k->of->n == c->n;
+        int same = k->of->n == c->n && k->of->is_plain == c->is_plain;
         for (int32_t i = 0; same && i < c->n; i++)
             same = k->of->members[i].schema == c->members[i].schema &&
                    k->of->members[i].branched == c->members[i].branched;
@@ -208,9 +208,7 @@ static void make_space(struct rf_schema_reader *r)
     r->character = rf_text_string_any(ir);
 }
 
-typedef const struct rf_expr *make_root(struct rf_schema_reader *r, const struct rf_json *document);
-
-static int read_document(struct rf_schema_reader *r, struct rf_str text, make_root *make)
+int rf_schema_read_document(struct rf_schema_reader *r, struct rf_str text, rf_schema_make_fn *make)
 {
     struct rf_ir *ir = r->ir;
     struct rf_reading reading = {.path = "the schema", .error = ir->error};
@@ -227,66 +225,39 @@ static int read_document(struct rf_schema_reader *r, struct rf_str text, make_ro
     return ir->code;
 }
 
-/* References in the schema begin at its own root. */
-static const struct rf_expr *root_of(struct rf_schema_reader *r, const struct rf_json *schema)
+static const struct rf_expr *check_some(struct rf_schema_reader *r, const struct rf_expr *value)
 {
-    r->root = schema;
-    const struct rf_expr *value = schema_value_at(r, schema, "#");
     if (!r->ir->code && rf_text_is_none(value))
         rf_ir_fail(r->ir, RF_ERR_FORMAT, "no JSON meets the schema: %s", r->why);
     return value;
 }
 
+const struct rf_expr *rf_schema_root(struct rf_schema_reader *r, const struct rf_json *schema)
+{
+    r->root = schema;
+    return check_some(r, schema_value_at(r, schema, "#"));
+}
+
+const struct rf_expr *rf_schema_property(struct rf_schema_reader *r, const struct rf_json *schema,
+                                         struct rf_str name, int is_plain)
+{
+    char *key = rf_schema_take(r, name.bytes + 1, 1);
+    if (!key) return NULL;
+    if (name.bytes) memcpy(key, name.data, name.bytes);
+    const struct rf_json *property = rf_json_get(rf_json_get(schema, "properties"), key);
+    r->root = schema;
+    if (!property) {
+        rf_ir_fail(r->ir, RF_ERR_FORMAT, "the schema has no property %s", key);
+        return NULL;
+    }
+    struct rf_conjunction c =
+        rf_conjunction_new(r, property, rf_pointer_to(r, rf_pointer_to(r, "#", "properties"), key));
+    c.is_plain = is_plain;
+    return check_some(r, schema_value(r, &c));
+}
+
 int rf_schema_read(struct rf_ir *ir, struct rf_str text)
 {
     struct rf_schema_reader r = {.ir = ir};
-    return read_document(&r, text, root_of);
-}
-
-/* ---- choices ---- */
-
-static const struct rf_expr *token_of(struct rf_schema_reader *r, struct rf_str name)
-{
-    char *spelled = rf_schema_take(r, name.bytes + 1, 1);
-    if (!spelled) return NULL;
-    spelled[0] = '\xff';
-    if (name.bytes) memcpy(spelled + 1, name.data, name.bytes);
-    struct rf_str token = {spelled, name.bytes + 1};
-    return rf_ir_text(r->ir, r->is_token(r->vocab, token) ? token : name);
-}
-
-static const struct rf_expr *read_choice_part(struct rf_schema_reader *r,
-                                              const struct rf_json *part)
-{
-    struct rf_str text;
-    if (rf_json_has(part, "schema")) return root_of(r, rf_json_get(part, "schema"));
-    if (rf_json_string(rf_json_get(part, "text"), &text)) return rf_ir_text(r->ir, text);
-    if (rf_json_string(rf_json_get(part, "token"), &text)) return token_of(r, text);
-    rf_ir_fail(r->ir, RF_ERR_FORMAT, "a part of a choice has no text, token or schema");
-    return NULL;
-}
-
-static const struct rf_expr *alternative_of(struct rf_schema_reader *r, const struct rf_json *list)
-{
-    size_t n = rf_json_count(list);
-    const struct rf_expr **parts = rf_schema_take(r, n + 1, sizeof *parts);
-    for (size_t i = 0; parts && i < n; i++) parts[i] = read_choice_part(r, rf_json_at(list, i));
-    return r->ir->code ? NULL : rf_ir_sequence(r->ir, parts, n);
-}
-
-static const struct rf_expr *choice_expr(struct rf_schema_reader *r, const struct rf_json *document)
-{
-    struct rf_schema_parts parts = {.n = 0};
-    size_t n = rf_json_is_array(document) ? rf_json_count(document) : 0;
-    if (!n) rf_ir_fail(r->ir, RF_ERR_FORMAT, "a choice is an array of alternatives");
-    for (size_t i = 0; i < n && !r->ir->code; i++)
-        rf_schema_add_part(r, &parts, alternative_of(r, rf_json_at(document, i)));
-    return r->ir->code ? NULL : rf_schema_choice(r, &parts);
-}
-
-int rf_choice_read(struct rf_ir *ir, struct rf_str text,
-                   int (*is_token)(const void *vocab, struct rf_str text), const void *vocab)
-{
-    struct rf_schema_reader r = {.ir = ir, .is_token = is_token, .vocab = vocab};
-    return read_document(&r, text, choice_expr);
+    return rf_schema_read_document(&r, text, rf_schema_root);
 }

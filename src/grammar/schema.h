@@ -1,5 +1,6 @@
-/* The parts of the reader of JSON schemas, each above the ones that it calls: schema.c (branches
- * and values), schema_containers.c, schema_scalars.c, schema_keywords.c (conjunctions, sentences).
+/* The parts of the reader of JSON schemas, each above the ones that it calls: choice.c (choices
+ * with schemas in them), schema.c (branches and values), schema_containers.c, schema_scalars.c,
+ * schema_keywords.c (conjunctions, sentences).
  *
  * Functions that make expressions return one without a text where no value meets the schema, and
  * NULL after a failure, which is in reader->ir. */
@@ -37,6 +38,7 @@ struct rf_conjunction {
     struct rf_schema_member members[RF_SCHEMA_MEMBERS];
     int32_t n;
     int is_false; /* a schema of it is `false` */
+    int is_plain; /* strings are written as they are, without r->until in them */
 };
 
 /* A conjunction that has its rule. */
@@ -57,6 +59,8 @@ struct rf_schema_reader {
     char why[400]; /* the last reason why something has no value */
     const struct rf_expr *space, *blank, *character; /* made once */
     int32_t string_rule, number_rule, integer_rule;  /* -1: not made yet */
+    struct rf_str until;                             /* end of plain strings */
+    const struct rf_json *given;                     /* the schema whose properties are meant */
     int (*is_token)(const void *vocab,
                     struct rf_str text); /* set by rf_choice_read, with `vocab` */
     const void *vocab;
@@ -127,5 +131,18 @@ const struct rf_expr *rf_schema_number(struct rf_schema_reader *r, const struct 
 
 const struct rf_expr *rf_schema_array(struct rf_schema_reader *r, const struct rf_conjunction *c);
 const struct rf_expr *rf_schema_object(struct rf_schema_reader *r, const struct rf_conjunction *c);
+
+/* ---- schema.c ---- */
+
+typedef const struct rf_expr *rf_schema_make_fn(struct rf_schema_reader *r,
+                                                const struct rf_json *document);
+/* Reads the text, has `make` make the grammar's root of it, and returns the ir's code. */
+int rf_schema_read_document(struct rf_schema_reader *r, struct rf_str text,
+                            rf_schema_make_fn *make);
+/* JSON that meets the schema, or the value of its property. References begin at the schema itself.
+ * `is_plain`: see the conjunction. */
+const struct rf_expr *rf_schema_root(struct rf_schema_reader *r, const struct rf_json *schema);
+const struct rf_expr *rf_schema_property(struct rf_schema_reader *r, const struct rf_json *schema,
+                                         struct rf_str name, int is_plain);
 
 #endif

@@ -135,8 +135,11 @@ static int meets(struct rf_schema_reader *r, const struct rf_schema_member *m,
     return n >= rf_schema_count(r, m, "minLength") && (most < 0 || n <= most);
 }
 
-static const struct rf_expr *literal(struct rf_schema_reader *r, const struct rf_json *value)
+static const struct rf_expr *literal(struct rf_schema_reader *r, const struct rf_conjunction *c,
+                                     const struct rf_json *value)
 {
+    struct rf_str plain;
+    if (c->is_plain && rf_json_string(value, &plain)) return rf_ir_text(r->ir, plain);
     struct rf_bytes bytes = {0};
     struct rf_writer out = {r->ir->arena.allocator, &bytes, r->ir->error, 0};
     rf_json_write(value, &out);
@@ -167,7 +170,8 @@ const struct rf_expr *rf_schema_listed(struct rf_schema_reader *r, const struct 
         return NULL;
     }
     for (size_t i = 0; i < rf_json_count(list) && !r->ir->code; i++)
-        if (meets_all(r, c, rf_json_at(list, i), m)) values[n++] = literal(r, rf_json_at(list, i));
+        if (meets_all(r, c, rf_json_at(list, i), m))
+            values[n++] = literal(r, c, rf_json_at(list, i));
     if (!list) {
         const struct rf_json *only = rf_json_get(m->schema, "const");
         for (void *i = NULL; !only;) { /* null is a member that rf_json_get does not give */
@@ -176,7 +180,7 @@ const struct rf_expr *rf_schema_listed(struct rf_schema_reader *r, const struct 
             if (!rf_json_next(m->schema, &i, &key, &value)) break;
             if (rf_str_is(key, "const")) only = value;
         }
-        if (only && meets_all(r, c, only, m)) values[n++] = literal(r, only);
+        if (only && meets_all(r, c, only, m)) values[n++] = literal(r, c, only);
     }
     return n ? rf_ir_choice(r->ir, values, n)
              : rf_schema_none(r, rf_pointer_to(r, m->pointer, list ? "enum" : "const"),
@@ -191,11 +195,11 @@ const struct rf_expr *rf_schema_quoted(struct rf_schema_reader *r, const struct 
 }
 
 static const struct rf_expr *format_of(struct rf_schema_reader *r, struct rf_str name,
-                                       const char *pointer)
+                                       enum rf_pattern_form form, const char *pointer)
 {
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         if (rf_str_is(name, formats[f].name))
-            return rf_text_pattern(r->ir, rf_str_of(formats[f].pattern), pointer);
+            return rf_text_pattern(r->ir, rf_str_of(formats[f].pattern), form, pointer);
     rf_schema_bad(r, RF_ERR_UNSUPPORTED, pointer,
                   "known formats are date, time, date-time, duration, uuid, ipv4, ipv6, hostname, "
                   "email and uri");
@@ -225,9 +229,18 @@ const struct rf_expr *rf_schema_any_string(struct rf_schema_reader *r)
     return shared_rule(r, &r->string_rule, "string", make_string);
 }
 
+/* A string as it is, up to r->until. */
+static const struct rf_expr *plain_string(struct rf_schema_reader *r, int64_t least, int64_t most)
+{
+    return least <= 0 && most < 0 ? rf_text_without(r->ir, r->until)
+                                  : rf_ir_repeat(r->ir, rf_text_character_without(r->ir, r->until),
+                                                 least < 0 ? 0 : (int32_t)least, (int32_t)most);
+}
+
 const struct rf_expr *rf_schema_string(struct rf_schema_reader *r, const struct rf_conjunction *c)
 {
     struct rf_schema_limits length = rf_schema_counts(r, c, "minLength", "maxLength");
+    enum rf_pattern_form form = c->is_plain ? RF_PATTERN_PLAIN : RF_PATTERN_QUOTED;
     const struct rf_expr *inside = NULL;
     const char *pointer = NULL;
     for (int32_t i = 0; i < c->n; i++) {
@@ -247,12 +260,14 @@ const struct rf_expr *rf_schema_string(struct rf_schema_reader *r, const struct 
                 return NULL;
             }
             pointer = place;
-            inside = k ? format_of(r, text, place) : rf_text_pattern(r->ir, text, place);
+            inside =
+                k ? format_of(r, text, form, place) : rf_text_pattern(r->ir, text, form, place);
         }
     }
-    if (pointer) return rf_schema_quoted(r, inside);
+    if (pointer) return c->is_plain ? inside : rf_schema_quoted(r, inside);
     if (length.most >= 0 && length.least > length.most)
         return rf_schema_none(r, length.pointer, "minLength is over maxLength");
+    if (c->is_plain) return plain_string(r, length.least, length.most);
     if (length.least == 0 && length.most < 0) return rf_schema_any_string(r);
     return rf_schema_quoted(
         r, rf_ir_repeat(r->ir, r->character, (int32_t)length.least, (int32_t)length.most));

@@ -19,7 +19,8 @@ LONG = ["chat", MODEL, "--template", "chatml", "--temp", "100", "--top-k", "0", 
 SHOWS = ("{% set given = namespace(all=[]) %}{% for m in messages %}"
          "{% set given.all = given.all + [[m.role, m.content, m.reasoning_content or none, m.tool_calls[0].function.arguments if m.tool_calls else none]] %}"
          "{% if m.content == 'show' %}{{ raise_exception('given ' + (given.all | tojson)) }}{% endif %}"
-         "{{ m.role }}: {{ m.content }}\n{% endfor %}")
+         "{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n"
+         "{% endfor %}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}")
 
 
 def thinker(case, answer=None, template=SHOWS):
@@ -373,7 +374,7 @@ class Pipe(Case):
         self.assertEqual([m[0] for m in given], ["system", "user", "assistant", "tool", "assistant", "user"])
         self.assertEqual(given[2:4], [["assistant", "", "Ask.", {
             "name": "Ann", "id": 1234567890123456789012, "share": 0.1}], ["tool", "12", None, None]])
-        offers = "{% if tools %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
+        offers = "{{ tools | tojson }}{% if tools and messages[0].content == 'Be kind' %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
         self.assertIn("age_of", self.riffle(*thinker(self, template=offers), stdin="/load in.json\nHi\n").err)
 
     def test_calls_in_answers(self):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import re
 import resource
 import socket
 import threading
@@ -171,14 +172,17 @@ class Members(OneServer):
     def test_refused(self):
         for path, body, members in (
                 (CHAT, HI, {"store": True, "service_tier": "flex", "verbosity": "low", "reasoning_effort": "high", "suffix": "x",
-                            "echo": True, "guided_json": {"a": 1}, "dimensions": 3, "audio": {"voice": "x"}, "prompt": "x"}),
+                            "echo": True, "continue_final_message": True, "dimensions": 3, "audio": {"voice": "x"}, "prompt": "x",
+                            "min_tokens": 3, "stop_token_ids": [2], "guided_whitespace_pattern": " ", "structured_outputs": {
+                                "structural_tag": "x"}, "grammar": 3, "guided_json": [1], "guided_choice": [1], "ignore_eos": 1,
+                            "guided_regex": {"a": 1}, "json_schema": 5, "add_generation_prompt": 3, "best_of": 2}),
                 (COMPLETE, STORY, {"messages": HI["messages"], "modalities": ["audio"], "top_logprobs": 2, "reasoning_effort": "low",
                                    "chat_template_kwargs": {"a": 1}, "mirostat": 2, "parallel_tool_calls": 3}),
                 (EMBED, {"input": "a"}, {"temperature": 1, "n": 2, "stream": True, "max_tokens": 4, "tools": TOOLS,
                                          "response_format": {"type": "json_object"}, "dimensions": 64})):
             for name, value in members.items():
                 status, reply = self.server.ask("POST", path, dict(body, **{name: value}))
-                self.assertEqual((status, reply["error"]["message"].split()[0].rstrip(":")), (400, name))
+                self.assertEqual((status, re.split("[ :.]", reply["error"]["message"])[0]), (400, name))
                 self.assertEqual(reply["error"]["param"], name)
                 self.assertEqual(self.server.ask("POST", path, dict(body, **{name: None}))[0], 200, name)
 
@@ -206,14 +210,69 @@ class Members(OneServer):
             if status == 200:
                 self.assertEqual(reply["choices"][0]["text"], '"42"')
 
+    def limited(self, path, body, **limit):
+        choice = self.server.post(path, dict(body, max_tokens=60, temperature=1, seed=5, **limit))["choices"][0]
+        return choice["text"] if path == COMPLETE else choice["message"]["content"]
+
+    def test_limits(self):
+        """Each name that servers have for a limit limits the answer."""
+        digits, age = 'root ::= [0-9]{3}', json.dumps(SCHEMA)
+        for path, body in ((COMPLETE, STORY), (CHAT, HI)):
+            for limit in ({"grammar": digits}, {"guided_grammar": digits}, {"guided_regex": "[0-9]{3}"},
+                          {"structured_outputs": {"regex": "^\\d{3}$", "choice": None}}, {"structured_outputs": {"grammar": digits}}):
+                self.assertRegex(self.limited(path, body, **limit), "^[0-9]{3}$", limit)
+            for limit in ({"guided_choice": ["yes", "[n]o"]}, {"structured_outputs": {"choice": ["yes", "[n]o"]}},
+                          {"guided_regex": "yes|\\[n\\]o"}):
+                self.assertIn(self.limited(path, body, **limit), ("yes", "[n]o"), limit)
+            for limit in ({"json_schema": SCHEMA}, {"guided_json": SCHEMA}, {"guided_json": age}, {"structured_outputs": {"json": SCHEMA}},
+                          {"response_format": {"type": "json_schema", "schema": SCHEMA}}):
+                self.assertEqual(list(json.loads(self.limited(path, body, **limit))), ["name", "age"], limit)
+            for limit in ({"guided_json_object": True}, {"structured_outputs": {"json_object": True}}):
+                self.assertEqual(self.limited(path, body, **limit)[0], "{", limit)
+
+    def test_one_limit(self):
+        for more, says in (({"grammar": "root ::= [a"}, "column"), ({"guided_regex": "(a"}, "')'"),
+                           ({"guided_json": "{"}, "line 1"), ({"grammar": "root ::= [a]", "guided_regex": "a"}, "guided_regex is beside grammar"),
+                           ({"guided_json": SCHEMA, "response_format": {"type": "json_object"}}, "guided_json is beside response_format"),
+                           ({"grammar": "root ::= [a]", "ignore_eos": True}, "grammar is beside ignore_eos"),
+                           ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs is beside"),
+                           ({"response_format": {"type": "text", "schema": SCHEMA}}, "response_format.schema"),
+                           ({"response_format": {"type": "json_object", "json_schema": {}}}, "response_format.json_schema")):
+            status, reply = self.server.ask("POST", COMPLETE, dict(STORY, **more))
+            self.assertEqual((status, says in reply["error"]["message"]), (400, True), reply)
+
+    def test_names_of_other_servers(self):
+        self.assertEqual(self.server.text(dict(STORY, repetition_penalty=1.3)), self.server.text(dict(STORY, repeat_penalty=1.3)))
+        self.assertNotEqual(self.server.text(dict(STORY, repetition_penalty=1.3)), self.server.text(STORY))
+        both = dict(STORY, repetition_penalty=1.3, repeat_penalty=1.2)
+        self.assertEqual(self.server.ask("POST", COMPLETE, both)[1]["error"]["param"], "repetition_penalty")
+        wild = dict(STORY, temperature=1, seed=4)
+        self.assertEqual(self.server.text(dict(wild, top_k=-1)), self.server.text(dict(wild, top_k=0)))
+        self.assertEqual(self.server.ask("POST", COMPLETE, dict(STORY, top_k=-2))[0], 400)
+        self.assertEqual(self.server.ask("POST", COMPLETE, dict(STORY, max_tokens=-2))[0], 400)
+        for name in ("max_tokens", "max_completion_tokens"):
+            reply = self.server.post(COMPLETE, {"prompt": STORY["prompt"], "temperature": 0, name: -1})
+            self.assertGreater(reply["usage"]["completion_tokens"], 300)
+        ends = dict(STORY, logit_bias={"2": 100})
+        self.assertEqual(self.server.post(COMPLETE, ends)["choices"][0]["finish_reason"], "stop")
+        on = self.server.post(COMPLETE, dict(ends, ignore_eos=True))
+        self.assertEqual((on["choices"][0]["finish_reason"], on["usage"]["completion_tokens"]), ("length", 40))
+
+    def test_openings(self):
+        """The first piece of each answer has the role and nothing else."""
+        events = self.server.events(CHAT, dict(HI, n=2, temperature=1, logprobs=True))
+        for i in range(2):
+            own = [c for e in events for c in e["choices"] if c["index"] == i]
+            self.assertEqual(own[0], {"index": i, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None})
+            self.assertEqual([c for c in own[1:] if "role" in c["delta"]], [])
+            self.assertIsNone(own[1]["finish_reason"])
+
     def test_messages(self):
         for message, says in (({"role": "usr", "content": "a"}, 'message 2 has the role "usr"'),
                               ({"role": "User", "content": "a"}, 'message 2 has the role "User"'),
                               ({"role": "assistant", "content": "", "function_call": {"name": "f", "arguments": "{}"}}, "messages[1].function_call"),
                               ({"role": "assistant", "content": "a", "audio": {"id": "x"}}, "messages[1].audio"),
-                              ({"role": "assistant", "content": "a", "refusal": "no"}, "messages[1].refusal"),
-                              ({"role": "assistant", "content": None, "tool_calls": [{"id": "a", "type": "function", "function": {
-                                  "name": "f", "arguments": "{}"}}]}, "calls of tools")):
+                              ({"role": "assistant", "content": "a", "refusal": "no"}, "messages[1].refusal")):
             status, reply = self.server.ask("POST", CHAT, dict(HI, messages=HI["messages"] + [message]))
             self.assertEqual((status, says in reply["error"]["message"]), (400, True), reply)
         def tokens(role):

@@ -172,7 +172,7 @@ class Answers(OneServer):
         self.assertEqual({e["usage"] for e in events[:-1]}, {None})
         self.assertEqual(len({e["id"] for e in events}), 1)
         events = self.server.events(CHAT, {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5})
-        self.assertEqual(events[0]["choices"][0]["delta"]["role"], "assistant")
+        self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
         self.assertEqual(events[-1]["choices"][0]["delta"], {})
 
     def test_stop(self):
@@ -339,7 +339,7 @@ class Answers(OneServer):
             (400, "vocabulary", COMPLETE, dict(STORY, logit_bias={"512": 1})),
             (400, "twice", COMPLETE, dict(STORY, logit_bias={"5": 1, "05": 1})),
             (400, "top_logprobs", CHAT, dict(HI, top_logprobs=3)), (400, "tools", CHAT, dict(HI, tools=[{"type": "function"}])),
-            (400, "no tools", CHAT, dict(HI, tools=TOOLS)), (400, "tool_choice", CHAT, dict(HI, tool_choice="maybe")),
+            (400, "tool_choice", CHAT, dict(HI, tool_choice="maybe")),
             (400, "there is no tool", CHAT, dict(HI, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "x"}})),
             (400, "response_format", COMPLETE, dict(STORY, response_format={"type": "xml"})),
             (400, "/type", COMPLETE, dict(STORY, response_format={"type": "json_schema", "json_schema": {
@@ -399,7 +399,7 @@ class Answers(OneServer):
             self.assertEqual(len(entry["top_logprobs"]), 3)
             self.assertLessEqual(sum(math.exp(e["logprob"]) for e in entry["top_logprobs"]), 1.0001)
         streamed = [e for event in self.server.events(CHAT, dict(HI, logprobs=True, top_logprobs=3))
-                    for c in event["choices"] for e in c["logprobs"]["content"]]
+                    for c in event["choices"] for e in (c["logprobs"] or {"content": []})["content"]]
         self.assertEqual(streamed, entries)
         lists = self.server.post(COMPLETE, dict(STORY, logprobs=2))["choices"][0]
         self.assertEqual("".join(lists["logprobs"]["tokens"]), lists["text"])
@@ -491,10 +491,27 @@ class Tools(Case):
         "block": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ c.function.name }}<｜tool▁sep｜>{{ c.function.arguments | tojson }}"
                  "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         "fenced": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{{ c.function.name }}\n```json\n"
-                  "{{ c.function.arguments | tojson }}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"}
+                  "{{ c.function.arguments | tojson }}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "qwen3-coder": "<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n"
+                       "{{ v if v is string else v | tojson }}\n</parameter>\n{% endfor %}</function>\n</tool_call>",
+        "glm": "<tool_call>{{ c.function.name }}\n{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}</arg_key>\n<arg_value>"
+               "{{ v if v is string else v | tojson }}</arg_value>\n{% endfor %}</tool_call>",
+        "minimax": "<minimax:tool_call>\n<invoke name=\"{{ c.function.name }}\">\n{% for k, v in c.function.arguments.items() %}<parameter name=\""
+                   "{{ k }}\">{{ v if v is string else v | tojson }}</parameter>\n{% endfor %}</invoke>\n</minimax:tool_call>",
+        "harmony": "to=functions.{{ c.function.name }}<|channel|>commentary json<|message|>{{ c.function.arguments | tojson }}<|call|>",
+        "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{{ c.function.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>"
+                "{{ c.function.arguments | tojson }}<|tool_call_end|><|tool_calls_section_end|>",
+        "lfm2": "<|tool_call_start|>[{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}"
+                "{{ ', ' if not loop.last }}{% endfor %})]<|tool_call_end|>",
+        "gemma": "<|tool_call>call:{{ c.function.name }}{{ '{' }}{% for k, v in c.function.arguments.items() %}{{ k }}:{{ '<|\"|>' ~ v ~ '<|\"|>'"
+                 " if v is string else v | tojson }}{{ ',' if not loop.last }}{% endfor %}{{ '}' }}<tool_call|>",
+        "granite": "<|tool_call|>[{{ c.function | tojson }}]",
+        "cohere": "<|START_ACTION|>[{\"tool_name\": \"{{ c.function.name }}\", \"parameters\": {{ c.function.arguments | tojson }}}]<|END_ACTION|>",
+        "texts": "<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ '' + c.function.arguments }}}</tool_call>"}
+    SHOWN = "{%- for t in tools or [] %}{{ t | tojson }}{% endfor %}"
 
-    def check_form(self, call):
-        template = ("{%- for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role }}: "
+    def check_form(self, call, shown=SHOWN):
+        template = (shown + "{% for m in messages %}{{ m.role }}: "
                     "{{ m.content }}{% for c in m.tool_calls or [] %}" + call + "{% endfor %}\n{% endfor %}")
         server = Server(self, model=self.path("tools.gguf", with_template(template)), template=None)
         self.assertTrue(server.post(CHAT, dict(HI, tools=TOOLS))["choices"][0]["message"]["content"])
@@ -539,6 +556,57 @@ class Tools(Case):
         self.check_form(self.FORMS["fenced"])
 
 
+    def test_qwen3_coder(self):
+        self.check_form(self.FORMS["qwen3-coder"])
+
+    def test_glm(self):
+        self.check_form(self.FORMS["glm"])
+
+    def test_minimax(self):
+        self.check_form(self.FORMS["minimax"])
+
+    def test_harmony(self):
+        self.check_form(self.FORMS["harmony"])
+
+    def test_kimi(self):
+        self.check_form(self.FORMS["kimi"])
+
+    def test_lfm2(self):
+        self.check_form(self.FORMS["lfm2"])
+
+    def test_gemma(self):
+        self.check_form(self.FORMS["gemma"])
+
+    def test_granite(self):
+        self.check_form(self.FORMS["granite"])
+
+    def test_cohere(self):
+        self.check_form(self.FORMS["cohere"])
+
+    def test_arguments_as_text(self):
+        self.check_form(self.FORMS["texts"])
+
+    def test_calls_without_tools(self):
+        """The template has calls, and no place for tools: they are told in the system's message."""
+        self.check_form(self.FORMS["fenced"], "")
+
+    def test_neither(self):
+        """The template knows nothing of tools: all is text."""
+        self.check_form("", "")
+
+    def test_tools_without_calls(self):
+        self.check_form("", "List of tools: " + self.SHOWN)
+
+    def test_unknown_form(self):
+        """A form that no row has is refused, not taken for another one."""
+        template = (self.SHOWN + "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call><{{ c.function.name }}>"
+                    "{{ c.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}")
+        server = Server(self, model=self.path("tools.gguf", with_template(template)), template=None)
+        status, reply = server.ask("POST", CHAT, dict(HI, tools=TOOLS))
+        self.assertEqual((status, "no form of calls" in reply["error"]["message"]), (400, True))
+        self.assertEqual(server.ask("POST", CHAT, HI)[0], 200)
+
+
 class Templates(Case):
     def test_thoughts(self):
         """The prompt opens a thought, which a story of this model never ends."""
@@ -555,6 +623,10 @@ class Templates(Case):
         schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
         answer = server.post(CHAT, dict(HI, max_tokens=100, response_format=schema))["choices"][0]["message"]
         self.assertEqual(set(json.loads(answer["content"])), {"name", "age"})
+        # A limit ends the thought: the prompt is longer than one that opens a thought.
+        def prompt(**more):
+            return server.post(CHAT, dict(HI, max_tokens=100, **more))["usage"]["prompt_tokens"]
+        self.assertGreater(prompt(response_format=schema), prompt())
         for more in ({"reasoning_effort": "high"}, {"chat_template_kwargs": {"effort": "high"}}):
             self.assertGreater(server.post(CHAT, dict(HI, **more))["usage"]["prompt_tokens"],
                                server.post(CHAT, HI)["usage"]["prompt_tokens"])

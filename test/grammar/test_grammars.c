@@ -177,6 +177,35 @@ static const struct accepting choices[] = {
      {"f\xff<t>true", "fg<u>null!"},
      {"f<t>true", "fg\xff<u>null!", "f\xff<t>null", "fgtrue", "ftrue", "fg<u>null", ""}},
     {"[[{\"schema\":{\"type\":\"string\"}}]]", {"\"<t>\""}, {"\"\xff<t>\""}},
+    {"[[{\"text\":\"(\"},{\"without\":\"</p>\"},{\"text\":\"</p>\"}]]",
+     {"(</p>", "(a <b> </b></p>", "(<</</p</ </p>", "(<</p>", "(</</p>", "(</p</p>",
+      "(\xc3\xa9</p>"},
+     {"(</p></p>", "(a", "(a</p", "(</p>x</p>", "</p>"}},
+    {"[[{\"without\":\"</｜p\"},{\"text\":\"</｜p\"}]]",
+     {"</｜p", "</｜</｜p", "</｝</｜p", "ï</｜p"},
+     {"</｜pa</｜p", "</｜"}},
+    {"[[{\"without\":\";\"}]]", {"", "a b"}, {";", "a;b"}},
+    {"[[{\"text\":\"a\"},{\"optional\":[{\"text\":\"b\"},{\"optional\":[{\"text\":\"c\"}]}]}]]",
+     {"a", "ab", "abc"},
+     {"ac", "b", ""}},
+#define PROPERTIES                                                                                 \
+    "{\"properties\":{\"s\":{\"type\":\"string\"},\"e\":{\"enum\":[\"x y\",7,null]},"              \
+    "\"u\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/l\"}]},"                            \
+    "\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/l\"},\"minItems\":1},"                \
+    "\"p\":{\"type\":\"string\",\"pattern\":\"^[a-c]+$\"}},\"$defs\":{\"l\":{\"type\":\"string\"," \
+    "\"maxLength\":2}}}"
+#define PLAIN(name)                                                          \
+    "[[{\"given\":" PROPERTIES "},{\"property\":\"" name "\",\"until\":\"</" \
+    "p>\"},{\"text\":\"!\"}]]"
+    {PLAIN("s"), {"!", "\"a\"!", "a\n!", "</p!"}, {"</p>!", "a"}},
+    {PLAIN("e"), {"x y!", "7!", "null!"}, {"\"x y\"!", "x!"}},
+    {PLAIN("u"), {"null!", "ab!", "!"}, {"abc!", "<!"}},
+    {PLAIN("a"), {"[\"ab\"]!"}, {"ab!", "[]!", "[ab]!", "[\"abc\"]!"}},
+    {PLAIN("p"), {"abc!"}, {"\"abc\"!", "abd!"}},
+    {"[[{\"given\":" PROPERTIES "},{\"property\":\"u\"}]]", {"null", "\"ab\""}, {"ab", "\"abc\""}},
+    {"[[{\"pattern\":\"a[^b]+|^\\\\d{2}$\"},{\"text\":\"\\\"\"}]]",
+     {"a\n\"\"", "a\"\"", "a\\\"", "42\""},
+     {"xa c\"", "ab\"", "420\"", "42", "a\""}},
 };
 
 static void check_accepting(enum rf_grammar_kind kind, const struct accepting *a)
@@ -294,8 +323,14 @@ static const struct refused bad_schemas[] = {
 static const struct refused bad_choices[] = {
     {"[]", "an array of alternatives", RF_ERR_FORMAT},
     {"{}", "an array of alternatives", RF_ERR_FORMAT},
-    {"[[{}]]", "no text, token or schema", RF_ERR_FORMAT},
-    {"[[{\"text\":1}]]", "no text, token or schema", RF_ERR_FORMAT},
+    {"[[{}]]", "a part of a choice", RF_ERR_FORMAT},
+    {"[[{\"pattern\":\"(a\"}]]", "byte 2 of the pattern", RF_ERR_FORMAT},
+    {"[[{\"pattern\":\"a(?=b)\"}]]", "the regular expression", RF_ERR_UNSUPPORTED},
+    {"[[{\"without\":\"\"}]]", "end of a text", RF_ERR_UNSUPPORTED},
+    {"[[{\"without\":\"aba\"}]]", "end of a text", RF_ERR_UNSUPPORTED},
+    {"[[{\"property\":\"k\"}]]", "no property k", RF_ERR_FORMAT},
+    {"[[{\"given\":{}},{\"property\":\"k\"}]]", "no property k", RF_ERR_FORMAT},
+    {"[[{\"text\":1}]]", "a part of a choice", RF_ERR_FORMAT},
     {"[[{\"text\":\"a\"}],[{\"schema\":{\"enum\":[]}}]]", "no JSON meets the schema",
      RF_ERR_FORMAT},
 };

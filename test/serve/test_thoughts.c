@@ -98,6 +98,17 @@ static void check_streams(void)
     rf_thoughts_free(&thoughts);
 }
 
+/* What ends a thought that a prompt has opened. */
+static void check_closing(void)
+{
+    const struct thought_form *form = rf_thought_form_find("<think>");
+    static const char open[] = "a<think>\n", closed[] = "a<think>\n\n</think>\n", none[] = "think>";
+    CHECK_STR(rf_thoughts_closing(form, open, strlen(open)), "</think>");
+    CHECK(!rf_thoughts_closing(form, closed, strlen(closed)));
+    CHECK(!rf_thoughts_closing(form, none, strlen(none)));
+    CHECK(!rf_thoughts_closing(form, "", 0));
+}
+
 static void check_controls(void)
 {
     struct seen seen = {.last = -1};
@@ -118,6 +129,7 @@ int main(void)
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) check_example(&examples[i]);
     check_streams();
     check_controls();
+    check_closing();
     CHECK(!rf_thought_form_find("<reason>"));
     return check_result();
 }

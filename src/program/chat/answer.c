@@ -140,7 +140,7 @@ static void explain_end(struct chat *chat)
 static int64_t turn_prefill(struct chat *chat, const struct turn *turn)
 {
     riffle_session *session = chat->engine.session;
-    char *document = conversation_document(&chat->conversation, 0);
+    char *document = conversation_document(&chat->conversation, chat->engine.model, 0);
     int64_t n = riffle_chat_prefill_json(session, document, strlen(document));
     free(document);
     if (n >= 0 && turn->n_tokens) n = riffle_prefill(session, turn->tokens, turn->n_tokens);

@@ -29,9 +29,9 @@ void chat_explain_full(struct chat *chat)
 
 /* The tokens of the system message and of all messages from `first` on, ready for an answer; or a
  * negative code. */
-static int64_t conversation_tokens(const struct chat *chat, size_t first)
+static int64_t conversation_tokens(struct chat *chat, size_t first)
 {
-    char *document = conversation_document(&chat->conversation, first);
+    char *document = conversation_document(&chat->conversation, chat->engine.model, first);
     int64_t n = riffle_chat_tokenize_json(chat->engine.model, document, strlen(document), NULL, 0);
     free(document);
     return n;

@@ -91,10 +91,20 @@ void conversation_note(struct conversation *conversation, const char *key, const
     if (n) set_member(last, key, valid_text(text, n));
 }
 
+/* Found once for each model, since it takes many renderings. */
+static const struct tool_manner *manner_of(struct conversation *conversation,
+                                           const riffle_model *model)
+{
+    if (conversation->manner_of != model) conversation->manner = rf_tools_manner(model);
+    conversation->manner_of = model;
+    return &conversation->manner;
+}
+
 void conversation_find_calls(struct conversation *conversation, const riffle_model *model)
 {
-    enum tool_form form = conversation->tools ? rf_tools_form(model) : TOOLS_NONE;
-    if (form == TOOLS_NONE) return;
+    const struct tool_form *form =
+        conversation->tools ? manner_of(conversation, model)->form : NULL;
+    if (!form) return;
     json_t *last = conversation_at(conversation, conversation_count(conversation) - 1),
            *content = json_object_get(last, "content"), *calls = or_no_memory(json_array());
     struct rf_bytes text = {0};
@@ -143,7 +153,7 @@ void conversation_free(struct conversation *conversation)
 {
     json_decref(conversation->messages);
     json_decref(conversation->tools);
-    *conversation = (struct conversation){NULL, NULL};
+    *conversation = (struct conversation){.messages = NULL};
 }
 
 static int is_system(const struct conversation *conversation, size_t i)
@@ -179,7 +189,8 @@ static char *dump_json(json_t *value)
     return text;
 }
 
-char *conversation_document(const struct conversation *conversation, size_t first)
+char *conversation_document(struct conversation *conversation, const riffle_model *model,
+                            size_t first)
 {
     struct refusal refusal;
     json_t *some = or_no_memory(json_array());
@@ -189,6 +200,11 @@ char *conversation_document(const struct conversation *conversation, size_t firs
         if (json_array_append(some, conversation_at(conversation, i))) cli_no_memory();
     json_t *document = conversation_make(some, conversation->tools, &refusal);
     json_decref(some);
+    if (document && rf_tools_are_used(document)) {
+        json_t *adapted = or_no_memory(rf_tools_adapt(manner_of(conversation, model), document));
+        json_decref(document);
+        document = adapted;
+    }
     return dump_json(document);
 }
 
@@ -265,7 +281,7 @@ int conversation_parse(struct conversation *conversation, const char *text, size
     json_t *array = rf_json_is_map(root) ? json_object_get(root, "messages") : root;
     json_t *tools = json_object_get(root, "tools");
     if (json_is_null(tools)) tools = NULL;
-    struct conversation loaded = {json_incref(array), json_incref(tools)};
+    struct conversation loaded = {.messages = json_incref(array), .tools = json_incref(tools)};
     json_decref(root);
     int status = !json_is_array(array) ? cli_fail("%s has no array \"messages\"", path)
                  : tools && !rf_tools_are_valid(tools)

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "answers/tools.h"
 #include "riffle.h"
 
 /* All zero is empty. Messages are JSON, as transformers has them: "role", "content",
@@ -12,6 +13,9 @@
 struct conversation {
     json_t *messages; /* an array; NULL: empty */
     json_t *tools;    /* tools that a file offered to the model; NULL: none */
+    /* What the template of the model, which was asked last, does with tools. */
+    struct tool_manner manner;
+    const riffle_model *manner_of;
 };
 
 size_t conversation_count(const struct conversation *conversation);
@@ -42,9 +46,10 @@ void conversation_free(struct conversation *conversation);
 const char *conversation_system(const struct conversation *conversation);
 void conversation_set_system(struct conversation *conversation, const char *content);
 
-/* The document for riffle_chat_prefill_json: the system message and all messages from `first` on.
- * For free(). */
-char *conversation_document(const struct conversation *conversation, size_t first);
+/* The document for riffle_chat_prefill_json: the system message and all messages from `first` on,
+ * as the model's template shows them. For free(). */
+char *conversation_document(struct conversation *conversation, const riffle_model *model,
+                            size_t first);
 
 /* JSON: {"messages": [{"role": .., "content": ..}, ..]}. Loading also accepts the bare array. If it
  * fails, the conversation is unchanged. CLI_OK, or CLI_FAILED with a sentence on standard error. */

@@ -2,6 +2,7 @@
 #include "requests/prompts.h"
 
 #include <riffle_experimental.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,21 @@ int prompt_add_chat(struct prompt *prompt, const riffle_model *model, const json
     if (!code) prompt->n = (size_t)n;
     free(text);
     return code ? code : prompt_grow(prompt, 0, refusal);
+}
+
+int prompt_end_thoughts(struct prompt *prompt, const riffle_model *model,
+                        const struct thought_form *form, struct refusal *refusal)
+{
+    enum { TAIL = 64 };
+    char tail[1024], ending[THOUGHTS_CONTROL];
+    size_t n = prompt->n < TAIL ? prompt->n : TAIL;
+    int64_t bytes = riffle_detokenize(model, prompt->tokens + prompt->n - n, n,
+                                      RIFFLE_DETOKENIZE_SPECIAL, tail, sizeof tail);
+    if (bytes < 0 || bytes > (int64_t)sizeof tail) return 0;
+    const char *closing = rf_thoughts_closing(form, tail, (size_t)bytes);
+    if (!closing) return 0;
+    snprintf(ending, sizeof ending, "\n%s\n\n", closing);
+    return prompt_add_text(prompt, model, ending, strlen(ending), RIFFLE_TOKENIZE_SPECIAL, refusal);
 }
 
 /* A list of tokens. */

@@ -15,6 +15,9 @@ int prompt_add_text(struct prompt *prompt, const riffle_model *model, const char
 /* Makes the empty prompt of a conversation, in the model's chat template. */
 int prompt_add_chat(struct prompt *prompt, const riffle_model *model, const json_t *conversation,
                     struct refusal *refusal);
+/* Ends a thought that the prompt has opened, if it has. */
+int prompt_end_thoughts(struct prompt *prompt, const riffle_model *model,
+                        const struct thought_form *form, struct refusal *refusal);
 /* Makes the prompts of the member `name`: a text, a list of tokens, or a list of these. */
 int prompts_take(const json_t *body, const char *name, const riffle_model *model,
                  struct question *question, struct refusal *refusal);

@@ -72,6 +72,20 @@ int question_take_bias(const json_t *body, struct question *question, struct ref
     return 0;
 }
 
+/* repeat_penalty, which vLLM and transformers call repetition_penalty. */
+static int take_repetition(const json_t *body, float *penalty, struct refusal *refusal)
+{
+    float other = *penalty;
+    int has_both = member_get(body, "repeat_penalty") && member_get(body, "repetition_penalty");
+    if (member_float(body, "repeat_penalty", 0.01, 100, penalty, refusal)) return -1;
+    if (member_get(body, "repeat_penalty")) other = *penalty;
+    if (member_float(body, "repetition_penalty", 0.01, 100, &other, refusal)) return -1;
+    if (has_both && other != *penalty)
+        return refuse_value(refusal, "repetition_penalty", "the same as repeat_penalty");
+    *penalty = other;
+    return 0;
+}
+
 static int take_sampling(const json_t *body, struct question *question, struct refusal *refusal)
 {
     riffle_sampling *sampling = &question->sampling;
@@ -88,8 +102,9 @@ static int take_sampling(const json_t *body, struct question *question, struct r
         return -1;
     if (member_float(body, "presence_penalty", -2, 2, &sampling->presence_penalty, refusal))
         return -1;
-    if (member_int(body, "top_k", 0, INT32_MAX, &sampling->top_k, refusal)) return -1;
-    return member_float(body, "repeat_penalty", 0.01, 100, &sampling->repeat_penalty, refusal);
+    if (member_int(body, "top_k", -1, INT32_MAX, &sampling->top_k, refusal)) return -1;
+    if (sampling->top_k < 0) sampling->top_k = 0; /* all tokens, as other servers write it */
+    return take_repetition(body, &sampling->repeat_penalty, refusal);
 }
 
 static int add_stop(const json_t *value, struct question *question, struct refusal *refusal)
@@ -115,41 +130,6 @@ static int take_stops(const json_t *body, struct question *question, struct refu
     return 0;
 }
 
-int question_limit(const json_t *schema, riffle_grammar_kind kind, struct question *question,
-                   struct refusal *refusal)
-{
-    if (question->schema)
-        return refuse(refusal, 400, "invalid_value", "response_format is beside a tool_choice");
-    question->schema = schema ? rf_json_dump(schema, 0, NULL) : NULL;
-    question->schema_kind = kind;
-    return question->schema ? 0 : refuse_memory(refusal);
-}
-
-int question_take_format(const json_t *body, struct question *question, struct refusal *refusal)
-{
-    const json_t *format = member_get(body, "response_format");
-    const char *type = rf_json_c_string(json_object_get(format, "type"));
-    if (!format || (type && strcmp(type, "text") == 0)) return 0;
-    json_t *limit = json_object_get(format, "schema"); /* llama.cpp's, of any object */
-    if (type && strcmp(type, "json_object") == 0 && json_is_object(limit))
-        return question_limit(limit, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
-    if (type && strcmp(type, "json_object") == 0 && limit && !json_is_null(limit))
-        return refuse_value(refusal, "response_format.schema", "an object");
-    if (type && strcmp(type, "json_object") == 0) {
-        json_t *object = json_pack("{s:s}", "type", "object");
-        int code = question_limit(object, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
-        json_decref(object);
-        return code;
-    }
-    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-    if (!type || strcmp(type, "json_schema") != 0)
-        return refuse_value(refusal, "response_format.type", "text, json_object or json_schema");
-    if (!rf_json_is_map(schema) && !json_is_boolean(schema))
-        return refuse_value(refusal, "response_format.json_schema.schema",
-                            "an object, true or false");
-    return question_limit(schema, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
-}
-
 static int take_stream_options(const json_t *body, struct question *question,
                                struct refusal *refusal)
 {
@@ -172,15 +152,29 @@ static int take_stream_options(const json_t *body, struct question *question,
     return 0;
 }
 
+/* -1 is llama.cpp's word for no limit. */
+static int take_most(const json_t *body, const char *name, int32_t least, int32_t *most,
+                     struct refusal *refusal)
+{
+    int64_t given;
+    if (rf_json_to_int64(json_object_get(body, name), &given) && given == -1) {
+        *most = INT32_MAX;
+        return 0;
+    }
+    return member_int(body, name, least, INT32_MAX, most, refusal);
+}
+
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
                          struct refusal *refusal)
 {
     int32_t *most = &question->generate.max_tokens;
+    int *ignores_end = &question->generate.ignore_eos;
     if (take_n(body, question, refusal)) return -1;
     if (member_flag(body, "stream", &question->streams, refusal)) return -1;
     if (take_stream_options(body, question, refusal)) return -1;
-    if (member_int(body, "max_tokens", least_tokens, INT32_MAX, most, refusal)) return -1;
-    if (member_int(body, "max_completion_tokens", 1, INT32_MAX, most, refusal)) return -1;
+    if (take_most(body, "max_tokens", least_tokens, most, refusal)) return -1;
+    if (take_most(body, "max_completion_tokens", 1, most, refusal)) return -1;
+    if (member_flag(body, "ignore_eos", ignores_end, refusal)) return -1;
     if (take_sampling(body, question, refusal)) return -1;
     return take_stops(body, question, refusal);
 }

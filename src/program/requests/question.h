@@ -17,7 +17,7 @@ struct answerer {
     const char *name;
     int32_t n_ctx;                   /* tokens of the context */
     const riffle_sampling *sampling; /* values that a request leaves open; its seed is not used */
-    enum tool_form tool_form;
+    struct tool_manner tools;
     const struct thought_form *thoughts;
     int has_effort; /* the chat template reads reasoning_effort */
 };
@@ -41,12 +41,13 @@ struct question {
     riffle_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
     json_t *tools; /* NULL: none may be called */
-    enum tool_form tool_form;
-    char *opening;      /* beginning of a call, which the prompt ends with; or NULL */
-    int32_t most_calls; /* 0: any number */
-    int echoes;         /* the prompt comes before the answer */
-    int only_echoes;    /* the answer, which has one token, is not told */
-    char *schema;       /* limit of the answer, for question_compile; NULL: any text */
+    const struct tool_form *tool_form;
+    char *opening;          /* beginning of a call, which the prompt ends with; or NULL */
+    int32_t most_calls;     /* 0: any number */
+    int echoes;             /* the prompt comes before the answer */
+    int only_echoes;        /* the answer, which has one token, is not told */
+    char *schema;           /* limit of the answer, for question_compile; NULL: any text */
+    const char *limited_by; /* the member that asked for it */
     riffle_grammar_kind schema_kind;
     riffle_grammar *grammar;
     int has_thoughts; /* the answer may begin with thoughts */
@@ -69,11 +70,6 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
                          struct refusal *refusal);
 /* The member "logit_bias": {"token": bias, ...}. */
 int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal);
-/* The member "response_format". */
-int question_take_format(const json_t *body, struct question *question, struct refusal *refusal);
-/* Limits the answer to a schema or a grammar; refused where it is limited already. */
-int question_limit(const json_t *schema, riffle_grammar_kind kind, struct question *question,
-                   struct refusal *refusal);
 /* Compiles the schema, until `stops` says otherwise. 0, or -1 with a refusal. */
 int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
                      void *user, struct refusal *refusal);

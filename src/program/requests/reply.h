@@ -28,7 +28,7 @@ struct reply_part {
     size_t bytes;
     const char *thought; /* the model's, before the text */
     size_t thought_bytes;
-    int is_first;                      /* piece of the answer */
+    int is_opening;                    /* comes before all other pieces, and says nothing yet */
     const char *finish;                /* NULL: more comes */
     const struct reply_tokens *tokens; /* NULL: no log-probabilities are wanted */
     const json_t *calls;               /* calls of tools; NULL: none */
@@ -52,6 +52,7 @@ struct reply_form {
     /* The rest is for reply_whole, reply_piece and reply_usage. */
     const char *id;                    /* beginning of ids */
     const char *object, *piece_object; /* the member "object" of a whole reply, of a piece */
+    int has_opening;                   /* streams begin with an opening */
     json_t *(*say)(const struct reply_part *part, int is_piece); /* the members with the text */
     /* Adds a token to the lists. 0, or a code. */
     int (*add_token)(struct reply_tokens *tokens, const riffle_model *model,

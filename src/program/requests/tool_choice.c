@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "requests/limits.h"
 #include "requests/members.h"
 
 /* The wishes of a request about its tools. */
@@ -70,10 +71,10 @@ static int take_choice(const json_t *choice, struct tool_wish *wish, struct refu
 static int open_call(const struct answerer *of, const struct tool_wish *wish,
                      struct question *question, struct refusal *refusal)
 {
-    json_t *grammar = rf_tools_grammar(of->tool_form, wish->tools, wish->name);
-    int code = question_limit(grammar, RIFFLE_GRAMMAR_CHOICE, question, refusal);
+    json_t *grammar = rf_tools_grammar(of->tools.form, wish->tools, wish->name);
+    int code = limits_add("tool_choice", grammar, RIFFLE_GRAMMAR_CHOICE, question, refusal);
     json_decref(grammar);
-    question->opening = rf_tools_opening(of->tool_form);
+    question->opening = rf_tools_opening(of->tools.form);
     return code || question->opening ? code : refuse_memory(refusal);
 }
 
@@ -82,12 +83,13 @@ static int offer_tools(const json_t *body, const struct answerer *of, int is_cha
                        struct refusal *refusal)
 {
     int is_parallel = 1;
-    if (!is_chat || of->tool_form == TOOLS_NONE)
+    if (!is_chat || !of->tools.form)
         return refuse(refusal, 400, "unsupported_parameter",
-                      is_chat ? "the model's chat template has no tools" : "tools are for chats");
+                      is_chat ? "the model's chat template has no form of calls that is known"
+                              : "tools are for chats");
     if (member_flag(body, "parallel_tool_calls", &is_parallel, refusal)) return -1;
     question->tools = json_incref(wish->tools);
-    question->tool_form = of->tool_form;
+    question->tool_form = of->tools.form;
     question->most_calls = !is_parallel;
     return wish->must_call ? open_call(of, wish, question, refusal) : 0;
 }

@@ -217,7 +217,6 @@ static struct reply_part choice_part(const struct choice *choice, const char *fi
                                .bytes = choice->text.count,
                                .thought = choice->thought.data,
                                .thought_bytes = choice->thought.count,
-                               .is_first = !choice->has_begun,
                                .finish = finish,
                                .tokens = choice->exchange->question.wants_logprobs ? &choice->tokens
                                                                                    : NULL,
@@ -281,9 +280,18 @@ static int choice_has_part(const struct choice *choice)
     return choice->text.count || choice->thought.count || json_array_size(choice->calls);
 }
 
+static void choice_send_opening(struct choice *choice)
+{
+    const struct reply *reply = &choice->exchange->reply;
+    struct reply_part opening = {.index = choice->index, .is_opening = 1};
+    if (choice->has_begun || !reply->form->has_opening) return;
+    exchange_put_event(choice->exchange, reply_piece(reply, &opening));
+}
+
 static void choice_send_part(struct choice *choice, const char *finish)
 {
     struct reply_part part = choice_part(choice, finish);
+    choice_send_opening(choice);
     exchange_put_event(choice->exchange, reply_piece(&choice->exchange->reply, &part));
     choice->has_begun = 1;
     choice->text.count = choice->thought.count = 0;

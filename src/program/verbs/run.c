@@ -65,10 +65,9 @@ static int64_t run_prefill_chat(const struct engine *engine, const struct cli_op
     return riffle_chat_prefill(engine->session, messages, n);
 }
 
-static int64_t run_prefill_messages(const struct engine *engine,
-                                    const struct conversation *conversation)
+static int64_t run_prefill_messages(const struct engine *engine, struct conversation *conversation)
 {
-    char *document = conversation_document(conversation, 0);
+    char *document = conversation_document(conversation, engine->model, 0);
     int64_t n = riffle_chat_prefill_json(engine->session, document, strlen(document));
     free(document);
     return n;

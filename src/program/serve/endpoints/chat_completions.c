@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "messages/messages.h"
 #include "requests/accepted.h"
+#include "requests/limits.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
@@ -46,7 +47,6 @@ static int tell_template(const json_t *body, const struct answerer *of, json_t *
 static int chat_take_messages(const json_t *body, const struct answerer *of,
                               struct question *question, struct refusal *refusal)
 {
-    const char *opening = question->opening;
     size_t n = json_array_size(member_get(body, "messages"));
     if (of->n_ctx && n > (size_t)of->n_ctx)
         return refuse(refusal, 400, "context_length_exceeded",
@@ -56,12 +56,24 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
         conversation_make(member_get(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
     int code = tell_template(body, of, conversation, refusal);
-    if (!code) code = prompt_add_chat(question->prompts, of->model, conversation, refusal);
+    json_t *adapted = code ? NULL : rf_tools_adapt(&of->tools, conversation);
+    if (!code && !adapted) code = refuse_memory(refusal);
+    if (!code) code = prompt_add_chat(question->prompts, of->model, adapted, refusal);
+    json_decref(adapted);
     json_decref(conversation);
-    if (!code && opening && *opening)
-        code = prompt_add_text(question->prompts, of->model, opening, strlen(opening),
-                               RIFFLE_TOKENIZE_SPECIAL, refusal);
     return code;
+}
+
+/* A limited answer has no thoughts, so those that the prompt has opened end there; then comes the
+ * beginning of a call. */
+static int chat_limit(const struct answerer *of, struct question *question, struct refusal *refusal)
+{
+    const char *opening = question->opening;
+    if (!question->schema) return 0;
+    if (prompt_end_thoughts(question->prompts, of->model, of->thoughts, refusal)) return -1;
+    return opening && *opening ? prompt_add_text(question->prompts, of->model, opening,
+                                                 strlen(opening), RIFFLE_TOKENIZE_SPECIAL, refusal)
+                               : 0;
 }
 
 static int chat_take(const json_t *body, const struct answerer *of, struct question *question,
@@ -73,7 +85,8 @@ static int chat_take(const json_t *body, const struct answerer *of, struct quest
     if (question_take_bias(body, question, refusal)) return -1;
     if (tool_choice_take(body, of, 1, question, refusal)) return -1;
     if (chat_take_messages(body, of, question, refusal)) return -1;
-    if (question_take_format(body, question, refusal)) return -1;
+    if (limits_take(body, question, refusal)) return -1;
+    if (chat_limit(of, question, refusal)) return -1;
     question->has_thoughts = !question->schema;
     return 0;
 }
@@ -96,12 +109,14 @@ static json_t *chat_message(const struct reply_part *part)
 static json_t *chat_delta(const struct reply_part *part)
 {
     json_t *delta = json_object(), *calls = json_array();
-    if (part->is_first) json_object_set_new(delta, "role", json_string("assistant"));
+    if (part->is_opening) {
+        json_object_set_new(delta, "role", json_string("assistant"));
+        json_object_set_new(delta, "content", json_string(""));
+    }
     if (part->thought_bytes)
         json_object_set_new(delta, "reasoning_content",
                             reply_text(part->thought, part->thought_bytes));
-    if (part->bytes || (part->is_first && !part->thought_bytes))
-        json_object_set_new(delta, "content", reply_text(part->text, part->bytes));
+    if (part->bytes) json_object_set_new(delta, "content", reply_text(part->text, part->bytes));
     for (size_t i = 0; i < json_array_size(part->calls); i++) {
         json_t *call = json_copy(json_array_get(part->calls, i));
         json_object_set_new(call, "index", json_integer(part->n_calls + (json_int_t)i));
@@ -159,6 +174,7 @@ static const struct reply_form chat_form = {.whole = reply_whole,
                                             .id = "chatcmpl",
                                             .object = "chat.completion",
                                             .piece_object = "chat.completion.chunk",
+                                            .has_opening = 1,
                                             .say = chat_say,
                                             .add_token = chat_add_token,
                                             .write_tokens = chat_write_tokens};

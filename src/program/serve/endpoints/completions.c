@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "requests/accepted.h"
+#include "requests/limits.h"
 #include "requests/members.h"
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
@@ -107,7 +108,7 @@ static int completion_take(const json_t *body, const struct answerer *of, struct
     if (question_take_bias(body, question, refusal)) return -1;
     if (tool_choice_take(body, of, 0, question, refusal)) return -1;
     if (completion_take_prompt(body, of->model, question, refusal)) return -1;
-    return question_take_format(body, question, refusal);
+    return limits_take(body, question, refusal);
 }
 
 /* ---- the reply ---- */
