@@ -78,6 +78,7 @@ static const struct member_rule message_rules[] = {
     {"cache_control", ACCEPTED_MESSAGES, NULL, ""}, /* prompts are always kept */
     {"container", 0, NULL, ": this server runs no code"},
     {"context_management", ACCEPTED_MESSAGES, NULL, ""},
+    {"diagnostics", ACCEPTED_MESSAGES, NULL, ""},
     {"inference_geo", ACCEPTED_MESSAGES, NULL, ""}, /* here */
     {"max_tokens", ACCEPTED_MESSAGES, NULL, ""},
     {"mcp_servers", 0, NULL, ": this server calls no others"},
@@ -97,6 +98,8 @@ static const struct member_rule message_rules[] = {
     {"tools", ACCEPTED_MESSAGES, NULL, ""},
     {"top_k", ACCEPTED_MESSAGES, NULL, ""},
     {"top_p", ACCEPTED_MESSAGES, NULL, ""},
+    {"user_profile_id", ACCEPTED_MESSAGES, NULL, ""},
+    {"workspace_id", ACCEPTED_MESSAGES, NULL, ""},
 };
 
 int accepted_is_off(const json_t *value)

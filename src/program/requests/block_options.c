@@ -136,7 +136,8 @@ static int add_thinking(json_t *chat, const json_t *body, struct refusal *refusa
     int is_enabled = type && strcmp(type, "enabled") == 0;
     if (!thinking || (type && strcmp(type, "adaptive") == 0)) return 0;
     if (!is_enabled && !(type && strcmp(type, "disabled") == 0))
-        return refuse_value(refusal, "thinking", "an object of the type enabled or disabled");
+        return refuse_value(refusal, "thinking",
+                            "an object of the type enabled, disabled or adaptive");
     if (member_int(thinking, "budget_tokens", 1, INT32_MAX, &budget, refusal)) return -1;
     json_t *more = json_pack("{s:b}", "enable_thinking", is_enabled);
     if (is_enabled && budget) json_object_set_new(more, "thinking_budget", json_integer(budget));

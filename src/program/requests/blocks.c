@@ -15,7 +15,8 @@ static const struct rf_allocator *const allocator = &rf_system_allocator;
 /* A message that is being translated. */
 struct turn {
     size_t index;
-    int is_assistant;
+    const char *role;
+    int is_assistant, is_user;
     json_t *messages;         /* of the chat; not this turn's alone */
     json_t *texts, *calls;    /* parts and calls since the last message */
     struct rf_bytes thoughts; /* likewise */
@@ -65,8 +66,7 @@ static int refuse_block(const struct turn *turn, size_t at, const char *why)
 /* Ends the message of the blocks so far. */
 static int turn_end_message(struct turn *turn)
 {
-    json_t *message = json_pack("{s:s, s:O}", "role", turn->is_assistant ? "assistant" : "user",
-                                "content", turn->texts);
+    json_t *message = json_pack("{s:s, s:O}", "role", turn->role, "content", turn->texts);
     if (json_array_size(turn->calls)) {
         json_object_set(message, "tool_calls", turn->calls);
         if (!json_array_size(turn->texts)) json_object_set_new(message, "content", json_null());
@@ -133,8 +133,7 @@ static int turn_take_block(struct turn *turn, const json_t *block, size_t at)
         add_text(turn->texts, json_object_get(block, "text"));
         return 0;
     }
-    if (!turn->is_assistant && is_word(type, "tool_result"))
-        return turn_take_result(turn, block, at);
+    if (turn->is_user && is_word(type, "tool_result")) return turn_take_result(turn, block, at);
     if (turn->is_assistant && is_word(type, "tool_use")) return turn_take_call(turn, block, at);
     if (turn->is_assistant && is_word(type, "thinking")) return turn_take_thought(turn, block, at);
     if (turn->is_assistant && is_word(type, "redacted_thinking")) return 0; /* nobody reads it */
@@ -158,10 +157,12 @@ static int turn_take(struct turn *turn, const json_t *message)
 {
     const json_t *role = json_object_get(message, "role"),
                  *content = json_object_get(message, "content");
+    turn->role = rf_json_c_string(role);
     turn->is_assistant = is_word(role, "assistant");
-    if (!turn->is_assistant && !is_word(role, "user"))
-        refuse(turn->refusal, 400, "invalid_value", "messages[%zu].role is not user or assistant",
-               turn->index);
+    turn->is_user = is_word(role, "user");
+    if (!turn->is_assistant && !turn->is_user && !is_word(role, "system"))
+        refuse(turn->refusal, 400, "invalid_value",
+               "messages[%zu].role is not user, assistant or system", turn->index);
     else if (json_is_string(content) && !add_texts(turn->texts, content))
         return turn_end_message(turn);
     else if (json_is_array(content))
