@@ -150,6 +150,7 @@ static const struct rf_backend_kind kind = {
     .name = "cuda",
     .describe = gpu_describe,
     .open = gpu_open,
+    .can_compute = gpu_can_compute,
     .weight_bytes = gpu_weight_bytes,
     .kv_bytes = gpu_kv_bytes,
     .free_bytes = gpu_kind_free_bytes,

@@ -119,6 +119,8 @@ int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
                      struct rf_error *error);
 
 /* view.c */
+/* RF_ERR_UNSUPPORTED for parameters of which views compute not all. */
+int gpu_can_compute(const struct rf_params *params, struct rf_error *error);
 int gpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,
                  struct rf_error *error);
 void gpu_view_free(struct rf_view *view);

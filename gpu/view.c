@@ -360,6 +360,19 @@ void gpu_view_free(struct rf_view *base)
     rf_free(allocator, view);
 }
 
+int gpu_can_compute(const struct rf_params *params, struct rf_error *error)
+{
+    if (rf_n_conv(params, params->n_layer))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices do not compute layers with convolutions (%s)",
+                       params->arch_name);
+    return params->expert_sigmoid
+               ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                         "CUDA devices do not compute experts with sigmoids as shares (%s)",
+                         params->arch_name)
+               : 0;
+}
+
 static int check_params(const struct gpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
@@ -373,7 +386,7 @@ static int check_params(const struct gpu_view *view, struct rf_error *error)
                        "CUDA devices take up to %d rows for experts in a pass: %d rows choose %d "
                        "each",
                        MOST_EXPERT_ROWS, rows, params->n_expert_used);
-    return 0;
+    return gpu_can_compute(params, error);
 }
 
 int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_view_shape *shape,

@@ -225,7 +225,7 @@ RIFFLE_API int32_t riffle_batch_step(riffle_batch *batch);
 typedef struct riffle_batch_stats {
     int32_t waiting, reading, generating; /* answers by state; reading: of the prompt */
     int32_t kept_texts;
-    uint64_t kept_bytes; /* keys and values of these texts; shared ones count once */
+    uint64_t kept_bytes; /* their keys and values, of which shared ones count once, and features */
     uint64_t passes, rows;
     double pass_seconds;
 } riffle_batch_stats;

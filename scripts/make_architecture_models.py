@@ -70,11 +70,18 @@ MODELS = {
     # So do those after the shorter text.
     "llama-dynamic": ("llama", {"max_position_embeddings": 210, "rope_parameters": {
         "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 5.0}}),
+    # Layers with convolutions, whose number of rows is odd, before, between and after attention.
+    "lfm2": ("lfm2", {"num_hidden_layers": 5, "head_dim": 12, "conv_L_cache": 3, "block_auto_adjust_ff_dim": False,
+                      "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"]}),
+    # The same by the keys of older files, with a width that is adjusted, biases, and more rows than most.
+    "lfm2-bias": ("lfm2", {"num_hidden_layers": 4, "conv_L_cache": 6, "conv_bias": True, "block_ff_dim": 110,
+                           "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.2, "full_attn_idxs": [0, 2],
+                           "tie_word_embeddings": False}),
     "gemma3-vision": ("gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW}),
 }
 # Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
 VISION = "gemma3-vision"
-NO_GGUF = {VISION, "gemma3-yarn", "llama-dynamic"} # GGUF has no keys for such rotations
+NO_GGUF = {VISION, "gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
 PERMUTED = {"llama", "mistral", "granite", "smollm3"}
 GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3"}
 
@@ -117,7 +124,9 @@ def make_model(name, kind, changes):
     for name, tensor in model.named_parameters():
         # A coarse grid: exact in BF16, and small when compressed.
         noise = torch.randn(tensor.shape, generator=generator).mul(2).round().div(2)
-        if "norm" in name:
+        if "conv.conv.weight" in name:
+            tensor.data = noise / 2
+        elif "norm" in name:
             tensor.data = noise / 4 + (0 if kind.startswith("gemma") else 1)
         elif "embed" in name or "lm_head" in name:
             tensor.data = noise / 2
@@ -170,8 +179,13 @@ def write_metadata(writer, name, kind, config):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if kind == "lfm2":
+        writer.add_head_count_kv([config.num_key_value_heads * (t != "conv") for t in config.layer_types])
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+        writer.add_vocab_size(config.vocab_size)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.norm_eps if kind == "lfm2" else config.rms_norm_eps)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
@@ -231,7 +245,9 @@ def write_gguf(path, name, kind, model):
         if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
             values = permute(values, config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads)
         new = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
-        if values.ndim == 1:
+        if "conv.conv" in hf_name:
+            values = values.squeeze(1)
+        if values.ndim == 1 or "conv.conv" in hf_name:
             writer.add_tensor(new, values.astype(np.float32))
         else:
             bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)

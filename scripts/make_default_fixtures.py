@@ -18,7 +18,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 CLASSES = {
     "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
     "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2",
-    "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3"}
+    "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
+    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe"}
 GEMMA3 = {"gemma3_text", "gemma3"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
@@ -105,6 +106,20 @@ SPECIAL = {
         "yarn means longrope": {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {"rope_type": "yarn"}},
         "partial": {"partial_rotary_factor": 0.5},
     },
+    "lfm2": {
+        "layers by type": {"num_hidden_layers": 4, "conv_L_cache": 5,
+                           "layer_types": ["conv", "full_attention", "conv", "conv"]},
+        "layers by index": {"num_hidden_layers": 4, "full_attn_idxs": [1, 3], "conv_bias": True},
+        "both": {"num_hidden_layers": 3, "full_attn_idxs": [0], "layer_types": ["conv", "conv", "full_attention"]},
+        "width": {"block_ff_dim": 100, "intermediate_size": 77, "block_multiple_of": 24, "block_ffn_dim_multiplier": 1.3},
+        "width without a factor": {"intermediate_size": 100, "block_ffn_dim_multiplier": None},
+        "width as it is": {"intermediate_size": 100, "block_auto_adjust_ff_dim": False},
+        "epsilon, tied": {"norm_eps": 2e-5, "rms_norm_eps": 3e-4, "tie_embedding": False, "tie_word_embeddings": True}},
+    "lfm2_moe": {
+        "layers by type": {"num_hidden_layers": 4, "conv_L_cache": 5, "num_dense_layers": 1,
+                           "layer_types": ["conv", "full_attention", "conv", "conv"]},
+        "experts": {"num_experts": 7, "norm_topk_prob": False, "layer_types": ["full_attention", "conv"],
+                    "num_dense_layers": 1, "tie_embedding": False}},
     "mixtral": {"num_local_experts": {"num_local_experts": 5}},
     "gpt_oss": {"num_local_experts": {"num_local_experts": 16, "swiglu_limit": 5.0},
                 "an empty rope_parameters": {"rope_parameters": {}},
@@ -146,6 +161,8 @@ def longest(config):
 
 
 def window_of(config, kind, layer):
+    if kind.startswith("lfm2"):
+        return 0
     if kind in {"mistral", "mixtral", "qwen3_moe", "phi3"}:
         return config.sliding_window or 0
     return getattr(layer.self_attn, "sliding_window", None) or 0
@@ -156,18 +173,21 @@ def numbers_of(kind, fields):
     config = whole.get_text_config()
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config).model
-    rotary = type(model.rotary_emb)(config)
-    first = model.layers[0].self_attn
-    moe = model.layers[-1].mlp
+    rotary = type(getattr(model, "rotary_emb", None) or model.pos_emb)(config)
+    if kind.startswith("lfm2") and not {"conv", FULL} >= set(config.layer_types):
+        raise ValueError("its forward pass has no mask for such layers")
+    is_conv = [not hasattr(layer, "self_attn") for layer in model.layers]
+    first = model.layers[is_conv.index(False)].self_attn
+    moe = getattr(model.layers[-1], "mlp", None) or model.layers[-1].feed_forward
     has = lambda module, name: getattr(getattr(module, name, None), "bias", None) is not None
     kinds = [FULL, SLIDING] if kind in GEMMA3 else [None]
     windows = [window_of(config, kind, layer) for layer in model.layers]
     made = {
         "n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
         "n_head_kv": config.num_key_value_heads or config.num_attention_heads, "head_dim": first.head_dim,
-        "n_ff": config.intermediate_size, "n_ctx": longest(config), "rms_eps": config.rms_norm_eps,
+        "n_ff": moe.w1.out_features if kind == "lfm2" else config.intermediate_size, "n_ctx": longest(config), "rms_eps": config.norm_eps if kind.startswith("lfm2") else config.rms_norm_eps,
         "is_tied": bool(whole.tie_word_embeddings), "qkv_bias": has(first, "q_proj"), "o_bias": has(first, "o_proj"),
-        "ffn_bias": has(model.layers[0].mlp, "gate_proj"), "attention_scale": first.scaling,
+        "ffn_bias": has(getattr(model.layers[0], "mlp", None), "gate_proj"), "attention_scale": first.scaling,
         "embedding_scale": config.embedding_multiplier if kind == "granite" else
                            config.hidden_size ** 0.5 if "gemma" in kind else 1.0,
         "residual_scale": config.residual_multiplier if kind == "granite" else 1.0,
@@ -175,18 +195,21 @@ def numbers_of(kind, fields):
         "attention_cap": getattr(first, "attn_logit_softcapping", None) or 0,
         "logit_cap": getattr(config, "final_logit_softcapping", None) or 0,
         "window": max(windows), "layers": "".join(
-            "N" if not getattr(layer.self_attn, "use_rope", 1) and not window else "n" if not getattr(
+            "c" if not hasattr(layer, "self_attn") else "N" if not getattr(layer.self_attn, "use_rope", 1) and not window else "n" if not getattr(
                 layer.self_attn, "use_rope", 1) else "w" if window else "." for layer, window in zip(model.layers, windows)),
         "local": "".join(".l"[kind in GEMMA3 and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
         "rotations": [rotation(config, rotary, t) for t in kinds
                       if t is None or t in config.layer_types],
         "n_expert": 0,
     }
+    if any(is_conv):
+        conv = model.layers[is_conv.index(True)].conv
+        made |= {"conv_rows": conv.conv.kernel_size[0], "conv_bias": has(conv, "in_proj")}
     if hasattr(moe, "experts"):
         gate = getattr(moe, "gate", None) or moe.router
         made |= {"n_expert": getattr(config, "num_local_experts", None) or config.num_experts,
                  "n_expert_used": config.num_experts_per_tok, "expert_norm": int(getattr(gate, "norm_topk_prob", True)),
-                 "n_ff_expert": config.moe_intermediate_size if "qwen" in kind else config.intermediate_size,
+                 "n_ff_expert": config.moe_intermediate_size if "qwen" in kind or "lfm2" in kind else config.intermediate_size,
                  "n_ff_shared": config.shared_expert_intermediate_size if kind == "qwen2_moe" else 0,
                  "gate_limit": getattr(config, "swiglu_limit", 0), "gate_alpha": getattr(config, "swiglu_alpha", 0)}
     return made

@@ -43,6 +43,10 @@ FAMILIES = {
     "qwen3moe-bias": transformers.Qwen3MoeConfig(**COMMON, head_dim=16, intermediate_size=32, moe_intermediate_size=32,
                                                  num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
                                                  attention_bias=True),
+    "lfm2moe": transformers.Lfm2MoeConfig(**COMMON | {"num_hidden_layers": 3}, intermediate_size=96,
+                                          moe_intermediate_size=32, num_experts=5, num_experts_per_tok=2,
+                                          num_dense_layers=1, conv_L_cache=3, layer_types=[
+                                              "conv", "full_attention", "conv"]),
 }
 # Saved with one tensor for all experts, as newer files have them.
 FUSED = {"qwen2moe"}
@@ -89,9 +93,11 @@ def random_model(config, seed):
     model.mxfp4 = {}
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "norm.weight" in name:
+            if name.endswith("conv.conv.weight"):
+                p.copy_(torch.randn_like(p) / 2)
+            elif "norm.weight" in name:
                 p.copy_(1 + 0.1 * torch.randn_like(p))
-            elif name.endswith(("mlp.gate.weight", "mlp.router.weight")):
+            elif name.endswith(("mlp.gate.weight", "mlp.router.weight", "feed_forward.gate.weight")):
                 p.copy_(3 * torch.randn_like(p) / p.shape[-1] ** 0.5)
             elif name.endswith(("gate_up_proj", "down_proj")) and config.model_type == "gpt_oss":
                 codes, exponents, values = random_mxfp4((p.shape[0], p.shape[2], p.shape[1]))
@@ -102,6 +108,9 @@ def random_model(config, seed):
             elif p.dim() > 1:
                 p.copy_(torch.randn_like(p) / p.shape[-1] ** 0.5 * (4 if "embed" in name else 1))
             p.copy_(p.bfloat16().float())
+        for name, buffer in model.named_buffers():
+            if name.endswith("expert_bias"):
+                buffer.copy_((0.5 * torch.randn_like(buffer)).bfloat16())
     return model
 
 
@@ -111,11 +120,13 @@ class Gaps:
     def __init__(self, model, used):
         self.least = float("inf")
         for name, module in model.named_modules():
-            if name.endswith(("mlp.gate", "mlp.router")):
-                module.register_forward_hook(lambda m, i, o: self.take(o, used))
+            if name.endswith(("mlp.gate", "mlp.router", "feed_forward.gate")):
+                module.register_forward_hook(lambda m, i, o: self.take(i, o, used))
 
-    def take(self, out, used):
+    def take(self, given, out, used):
         logits = out[0] if isinstance(out, tuple) else out
+        if len(given) > 1:  # the values that choose are sigmoids, whose slope is about a tenth
+            logits = 10 * (logits.sigmoid() + given[1])
         top = logits.float().sort(-1, descending=True).values
         self.least = min(self.least, (top[..., used - 1] - top[..., used]).min().item())
 
@@ -134,6 +145,18 @@ def compute(model, used, seed):
                 return None
             greedy.append(int(last.argmax()))
     return ids[0], logits, greedy
+
+
+def is_stable(model, ids, logits):
+    """Whether the same experts are chosen where the inputs of linear layers are rounded to BF16."""
+    hooks = [module.register_forward_pre_hook(lambda m, i: (i[0].bfloat16().float(), *i[1:]))
+             for module in model.modules()
+             if isinstance(module, torch.nn.Linear) or type(module).__name__.endswith("TopKRouter")]
+    with torch.no_grad():
+        off = (model(ids[None]).logits[0] - logits).norm(dim=-1) / logits.norm(dim=-1)
+    for hook in hooks:
+        hook.remove()
+    return off.max().item() < 0.02
 
 
 def published(model, state):
@@ -166,8 +189,14 @@ def write_gguf(path, arch, config, state):
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if arch == "lfm2moe":
+        writer.add_head_count_kv([config.num_key_value_heads * (t != "conv") for t in config.layer_types])
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.norm_eps if arch == "lfm2moe" else config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     rope = config.rope_parameters
     if rope["rope_type"] == "yarn":
@@ -194,7 +223,8 @@ def write_gguf(path, arch, config, state):
     tensors, experts = {}, {}
     for name, tensor in state.items():
         parts = name.removeprefix("model.").split(".")
-        short = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}.get(parts[0])
+        short = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output",
+                 "embedding_norm": "token_embd_norm"}.get(parts[0])
         if short:
             tensors[short + ".weight"] = tensor
             continue
@@ -223,10 +253,22 @@ def write_gguf(path, arch, config, state):
                  "block_sparse_moe.gate.weight": "ffn_gate_inp", "mlp.gate.weight": "ffn_gate_inp",
                  "mlp.router.weight": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
                  "mlp.gate_proj.weight": "ffn_gate", "mlp.up_proj.weight": "ffn_up",
-                 "mlp.down_proj.weight": "ffn_down", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
+                 "mlp.down_proj.weight": "ffn_down",
+                 "operator_norm.weight": "attn_norm", "ffn_norm.weight": "ffn_norm",
+                 "self_attn.out_proj.weight": "attn_output", "self_attn.q_layernorm.weight": "attn_q_norm",
+                 "self_attn.k_layernorm.weight": "attn_k_norm", "conv.in_proj.weight": "shortconv.in_proj",
+                 "conv.out_proj.weight": "shortconv.out_proj", "conv.conv.weight": "shortconv.conv",
+                 "feed_forward.w1.weight": "ffn_gate", "feed_forward.w3.weight": "ffn_up",
+                 "feed_forward.w2.weight": "ffn_down", "feed_forward.gate.weight": "ffn_gate_inp",
+                 "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
                  "mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp",
                  "mlp.shared_expert.up_proj.weight": "ffn_up_shexp",
                  "mlp.shared_expert.down_proj.weight": "ffn_down_shexp"}.get(rest)
+        if rest == "feed_forward.expert_bias":
+            tensors[f"{layer}exp_probs_b.bias"] = tensor
+            continue
+        if rest == "conv.conv.weight":
+            tensor = tensor.squeeze(1)
         if rest.endswith(".bias"):
             short = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output",
                      "mlp.router.bias": "ffn_gate_inp"}[rest if "router" in rest else rest.split(".")[1][0]]
@@ -248,7 +290,7 @@ def write_gguf(path, arch, config, state):
             writer.add_tensor(name, tensor, raw_dtype=Type.MXFP4 if tensor.dtype == np.uint8 else None)
             continue
         values = tensor.float().contiguous().numpy()
-        if values.ndim == 1 or "ffn_gate_inp" in name:
+        if values.ndim == 1 or "ffn_gate_inp" in name or "shortconv.conv" in name:
             writer.add_tensor(name, values)
         else:
             writer.add_tensor(name, gguf.quants.quantize(values, Type.BF16), raw_dtype=Type.BF16)
@@ -263,7 +305,7 @@ def make(name):
     for seed in range(10000):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
-        if found:
+        if found and (name != "lfm2moe" or is_stable(model, *found[:2])):
             break
     ids, logits, greedy = found
     print(f"{name}: seed {seed}, logits of standard deviation {logits.std():.2f}")

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "infer/state_kept.h"
 #include "model/arch.h"
 #include "platform/process.h"
 
@@ -81,7 +82,8 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weight_bytes = engine->cost.pass_bytes,
         .mapped_bytes = engine->cost.mapped_bytes,
         .resident_bytes = engine->cost.resident_bytes,
-        .kv_bytes_per_token = engine->kind->kv_bytes(params, RF_KV_F16, 1),
+        .kv_bytes_per_token =
+            engine->kind->kv_bytes(params, RF_KV_F16, 1) - rf_states_bytes(params, 1),
         .chain = engine->drafts.chain_text,
         .chain_note = engine->drafts.note,
         .draft_bytes = engine->drafts.bytes,

@@ -4,18 +4,20 @@
  *
  * A cache that quantises has groups of RF_KV_GROUP positions besides (microkernels/kv.h). Passes
  * write to blocks, and quantise a group when their rows are the first to read it quantised.
- * infer/kv_kept.h says which positions stay in 16 bits. */
+ * infer/kv_kept.h says which positions stay in 16 bits. Layers without keys and values have states
+ * (states.c). */
 #include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
 #include "infer/kv_kept.h"
+#include "infer/state_kept.h"
 
 enum { SLAB = 8 /* groups */ };
 
 static size_t cache_heads(const struct cpu_cache *cache)
 {
-    return (size_t)cache->base.shape.params->n_layer * (size_t)cache->base.shape.params->n_head_kv;
+    return cache->n_heads;
 }
 
 static size_t head_dim(const struct cpu_cache *cache)
@@ -52,6 +54,17 @@ static size_t cache_group_bytes(const struct cpu_cache *cache)
     return cache_heads(cache) * (cache->upper + cache->lower);
 }
 
+static int places_new(struct cpu_cache *cache, struct rf_error *error)
+{
+    const struct rf_params *params = cache->base.shape.params;
+    int32_t n[2] = {0, 0};
+    cache->places = rf_malloc(cache_allocator(cache), (size_t)params->n_layer,
+                              sizeof *cache->places, "KV cache", error);
+    for (int32_t i = 0; cache->places && i < params->n_layer; i++)
+        cache->places[i] = n[rf_is_conv(params, i)]++;
+    return cache->places ? 0 : RF_ERR_MEMORY;
+}
+
 int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
                      const struct rf_cache_shape *shape, struct rf_error *error)
 {
@@ -60,12 +73,15 @@ int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
     struct cpu_cache *made = rf_calloc(allocator, 1, sizeof *made, "KV cache", error);
     if (!made) return RF_ERR_MEMORY;
     made->base = (struct rf_cache){backend, *shape};
+    made->n_heads = (size_t)rf_n_attention(shape->params, shape->params->n_layer) *
+                    (size_t)shape->params->n_head_kv;
     made->padded_dim = rf_padded((size_t)shape->params->head_dim);
     made->k_elements = RF_KV_POSITIONS * (size_t)shape->params->head_dim;
     made->kv_elements = made->k_elements + RF_KV_POSITIONS * made->padded_dim;
     made->blocks = rf_calloc(allocator, cpu_chunks((size_t)shape->n_ctx), sizeof *made->blocks,
                              "KV cache", error);
-    int code = made->blocks ? 0 : RF_ERR_MEMORY;
+    int code = made->blocks ? places_new(made, error) : RF_ERR_MEMORY;
+    if (!code) code = rf_cpu_states_new(made, error);
     if (!code && rf_kv_is_quantised(shape->kv)) code = groups_new(made, error);
     if (code) {
         rf_cpu_cache_free(&made->base);
@@ -75,27 +91,9 @@ int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
     return 0;
 }
 
-/* The last holder frees. */
-static void release_slab(const struct rf_allocator *allocator, struct cpu_slab *slab)
-{
-    if (!slab || atomic_fetch_sub(&slab->holders, 1) > 1) return;
-    rf_free(allocator, slab->data);
-    rf_free(allocator, slab);
-}
-
-static void drop_block(const struct rf_allocator *allocator, struct cpu_block *block)
-{
-    if (!block || atomic_fetch_sub(&block->holders, 1) > 1) return;
-    if (block->slab)
-        release_slab(allocator, block->slab);
-    else
-        rf_free(allocator, block->data);
-    rf_free(allocator, block);
-}
-
 static void release_at(struct cpu_cache *cache, struct cpu_block **at)
 {
-    drop_block(cache_allocator(cache), *at);
+    rf_cpu_block_drop(cache_allocator(cache), *at);
     *at = NULL;
 }
 
@@ -128,6 +126,7 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
     release_from(cache, chunk + (size_t)keeps);
     cut_groups(cache, (size_t)n);
     release_groups(cache);
+    rf_cpu_states_trim(cache, (size_t)n);
 }
 
 /* Gives up the blocks that no row from position n on reads. */
@@ -140,6 +139,7 @@ static void give_up(struct cpu_cache *cache, size_t n)
 void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
 {
     give_up((struct cpu_cache *)base, (size_t)n);
+    rf_cpu_states_settle((struct cpu_cache *)base, (size_t)n);
 }
 
 static int has_block(const void *cache, size_t c)
@@ -150,7 +150,11 @@ static int has_block(const void *cache, size_t c)
 int32_t rf_cpu_cache_resume(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    return cache->groups ? rf_kv_resume(n, has_block, cache) : n;
+    for (int32_t least = n;; n = least) {
+        if (cache->groups) least = rf_kv_resume(least, has_block, cache);
+        least = rf_cpu_states_resume(cache, least);
+        if (least == n) return n;
+    }
 }
 
 void rf_cpu_cache_free(struct rf_cache *base)
@@ -161,16 +165,12 @@ void rf_cpu_cache_free(struct rf_cache *base)
     cache->n_groups = 0;
     if (cache->blocks) release_from(cache, 0);
     release_groups(cache);
-    release_slab(allocator, cache->slab);
+    rf_cpu_slab_drop(allocator, cache->slab);
+    rf_cpu_states_free(cache);
+    rf_free(allocator, cache->places);
     rf_free(allocator, cache->blocks);
     rf_free(allocator, cache->groups);
     rf_free(allocator, cache);
-}
-
-static void hold_block(struct cpu_block **to, struct cpu_block *block)
-{
-    if (block) atomic_fetch_add(&block->holders, 1);
-    *to = block;
 }
 
 int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
@@ -181,10 +181,12 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     if (code) return code;
     struct cpu_cache *made = (struct cpu_cache *)*copy;
     for (size_t c = 0; c < cpu_chunks((size_t)n); c++)
-        hold_block(&made->blocks[c], cache->blocks[c]);
+        made->blocks[c] = rf_cpu_block_hold(cache->blocks[c]);
     made->n_groups = cache->n_groups;
     cut_groups(made, (size_t)n);
-    for (size_t g = 0; g < made->n_groups; g++) hold_block(&made->groups[g], cache->groups[g]);
+    for (size_t g = 0; g < made->n_groups; g++)
+        made->groups[g] = rf_cpu_block_hold(cache->groups[g]);
+    rf_cpu_states_fork(made, cache, (size_t)n);
     return 0;
 }
 
@@ -215,35 +217,22 @@ static void copy_positions(const struct cpu_cache *cache, struct place to, struc
     }
 }
 
-static struct cpu_block *cache_block_new(const struct cpu_cache *cache, size_t bytes,
-                                         struct rf_error *error)
-{
-    const struct rf_allocator *allocator = cache_allocator(cache);
-    struct cpu_block *block = rf_calloc(allocator, 1, sizeof *block, "KV cache", error);
-    if (!block) return NULL;
-    /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores of
-     * positions that a query does not see. Of V they read only what was written. */
-    block->data = rf_malloc(allocator, cache_heads(cache), bytes, "KV cache", error);
-    atomic_init(&block->holders, 1);
-    if (block->data) return block;
-    rf_free(allocator, block);
-    return NULL;
-}
-
 static int own_blocks(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error)
 {
     for (size_t c = first / RF_KV_POSITIONS; c < cpu_chunks(first + n); c++) {
         struct cpu_block *old = cache->blocks[c];
         if (old && atomic_load(&old->holders) == 1) continue;
-        struct cpu_block *block =
-            cache_block_new(cache, cache->kv_elements * sizeof(uint16_t), error);
+        /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores
+         * of positions that a query does not see. Of V they read only what was written. */
+        struct cpu_block *block = rf_cpu_block_new(cache_allocator(cache), cache_heads(cache),
+                                                   cache->kv_elements * sizeof(uint16_t), error);
         if (!block) return RF_ERR_MEMORY;
         size_t start = c * RF_KV_POSITIONS;
         assert(old || first <= start);
         if (old && first > start)
             copy_positions(cache, in_block(cache, block), in_block(cache, old), first - start);
         cache->blocks[c] = block;
-        drop_block(cache_allocator(cache), old);
+        rf_cpu_block_drop(cache_allocator(cache), old);
     }
     return 0;
 }
@@ -269,7 +258,7 @@ static struct cpu_block *group_new(struct cpu_cache *cache, size_t g, struct rf_
         size_t left = (size_t)cache->base.shape.n_ctx / RF_KV_GROUP - g;
         struct cpu_slab *slab = slab_new(cache, left < SLAB ? left : SLAB, error);
         if (!slab) return NULL;
-        release_slab(allocator, cache->slab);
+        rf_cpu_slab_drop(allocator, cache->slab);
         cache->slab = slab;
     }
     struct cpu_block *group = rf_calloc(allocator, 1, sizeof *group, "KV cache", error);
@@ -289,7 +278,7 @@ static int own_groups(struct cpu_cache *cache, size_t end, struct rf_error *erro
         if (old && atomic_load(&old->holders) == 1) continue;
         struct cpu_block *group = group_new(cache, g, error);
         if (!group) return RF_ERR_MEMORY;
-        drop_block(cache_allocator(cache), old);
+        rf_cpu_block_drop(cache_allocator(cache), old);
         cache->groups[g] = group;
     }
     return 0;
@@ -301,6 +290,7 @@ int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t
     cut_groups(cache, first);
     give_up(cache, first + n); /* now already, so that new blocks may take their memory */
     int code = own_blocks(cache, first, n, error);
+    if (!code) code = rf_cpu_states_prepare(cache, first, n, error);
     *n_groups_after = cache->n_groups;
     if (code || !cache->groups) return code;
     size_t end = rf_kv_groups_of_row(first + n - 1);
@@ -313,7 +303,7 @@ struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t lay
                                       size_t group, enum rf_kv_type as)
 {
     const char *data = cache->groups[group]->data;
-    size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
+    size_t index = cpu_cache_head(cache, layer, head);
     const char *lower = data + cache_heads(cache) * cache->upper + index * cache->lower;
     return rf_kv_group_at(data + index * cache->upper, as == RF_KV_Q8 ? lower : NULL,
                           cache->padded_dim);
@@ -322,7 +312,7 @@ struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t lay
 void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, size_t group)
 {
     char *data = cache->groups[group]->data;
-    size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
+    size_t index = cpu_cache_head(cache, layer, head);
     size_t chunk = group * RF_KV_GROUP / RF_KV_POSITIONS,
            place = group * RF_KV_GROUP % RF_KV_POSITIONS;
     rf_kv_quantize(data + index * cache->upper,
@@ -395,12 +385,14 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
     const struct rf_params *params = base->shape.params;
     int32_t moved = 0; /* the first that does */
     while (moved < n && path[moved] == moved) moved++;
+    rf_cpu_states_keep(cache, (size_t)first_pos, path, (size_t)n);
     if (moved == n) return 0;
     uint16_t *entry = rf_malloc(cache_allocator(cache), rf_cpu_entry_elements(params),
                                 sizeof *entry, "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
-        for (size_t head = 0; head < (size_t)params->n_head_kv; head++)
+        for (size_t head = 0; !rf_is_conv(params, layer) && head < (size_t)params->n_head_kv;
+             head++)
             for (int32_t i = moved; i < n; i++) {
                 rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
                 rf_cpu_cache_put(cache, layer, head, (size_t)(first_pos + i), entry);
@@ -433,19 +425,23 @@ uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     struct saved saved = saved_parts(cache, (size_t)n);
     return saved.groups * cache_group_bytes(cache) +
-           half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS);
+           half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS) +
+           rf_cpu_states_size(cache, n);
 }
 
 uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
-    uint64_t n_heads = (uint64_t)params->n_layer * (uint64_t)params->n_head_kv, groups = 0;
+    uint64_t n_heads =
+                 (uint64_t)rf_n_attention(params, params->n_layer) * (uint64_t)params->n_head_kv,
+             groups = 0;
     uint64_t padded = rf_padded((size_t)params->head_dim), halves = (uint64_t)n_ctx;
     if (rf_kv_is_quantised(kv)) {
         halves = rf_kv_most_halves((size_t)n_ctx);
         groups = (uint64_t)n_ctx / RF_KV_GROUP *
                  (rf_kv_upper_bytes(padded) + (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));
     }
-    return n_heads * (groups + halves * rf_cpu_entry_elements(params) * sizeof(uint16_t));
+    return n_heads * (groups + halves * rf_cpu_entry_elements(params) * sizeof(uint16_t)) +
+           rf_states_bytes(params, n_ctx);
 }
 
 /* The part of the n saved positions at `data` that lies in one block. */
@@ -486,6 +482,7 @@ int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_err
         for (size_t h = 0; h < cache_heads(cache); h++, to.data += to.stride)
             clear_beyond((uint16_t *)(void *)to.data, positions, head_dim(cache));
     }
+    rf_cpu_states_save(cache, n, halves + half_bytes(cache, left));
     return 0;
 }
 
@@ -508,12 +505,7 @@ int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct r
         copy_positions(cache, in_block(cache, cache->blocks[saved.first_block + c]), from,
                        positions);
     }
-    return 0;
-}
-
-static uint64_t share_of(const struct cpu_block *block, size_t bytes)
-{
-    return block ? bytes / (uint64_t)atomic_load(&block->holders) : 0;
+    return rf_cpu_states_load(cache, n, halves + half_bytes(cache, left), error);
 }
 
 uint64_t rf_cpu_cache_held(const struct rf_cache *base)
@@ -522,8 +514,9 @@ uint64_t rf_cpu_cache_held(const struct rf_cache *base)
     size_t n_ctx = (size_t)base->shape.n_ctx,
            block = cache_heads(cache) * cache->kv_elements * sizeof(uint16_t);
     uint64_t held = 0;
-    for (size_t c = 0; c < cpu_chunks(n_ctx); c++) held += share_of(cache->blocks[c], block);
+    for (size_t c = 0; c < cpu_chunks(n_ctx); c++)
+        held += rf_cpu_block_share(cache->blocks[c], block);
     for (size_t g = 0; cache->groups && g < n_ctx / RF_KV_GROUP; g++)
-        held += share_of(cache->groups[g], cache_group_bytes(cache));
-    return held;
+        held += rf_cpu_block_share(cache->groups[g], cache_group_bytes(cache));
+    return held + rf_cpu_states_held(cache);
 }

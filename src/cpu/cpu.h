@@ -1,7 +1,7 @@
 /* The structures and functions that the files of the cores' backend share. Each structure begins
  * with the base that infer/backend.h gives it. The files form layers, and call only downwards:
- * backend; view; operations, answer, attention, experts; linear, pool, cache, weights; activations.
- */
+ * backend; view; operations, convolution, answer, attention, experts; linear, pool, cache, weights;
+ * states; activations, block. */
 #ifndef RF_CPU_CPU_H
 #define RF_CPU_CPU_H
 
@@ -106,14 +106,29 @@ struct cpu_slab {
     size_t used, n; /* blocks */
 };
 
+/* The states of layers with a convolution (states.c). Block b begins at position
+ * b * RF_STATE_POSITIONS. */
+struct cpu_states {
+    /* [n_ctx / RF_STATE_POSITIONS + 1] each; NULL: not kept. Of a block, for each such layer: the
+     * [conv_rows - 1][n_embd] rows before it, and those [RF_STATE_POSITIONS][n_embd] in it. The
+     * first block's beginning is always NULL: no rows are before the text. */
+    struct cpu_block **begins, **logs;
+    size_t n_blocks;
+    size_t settled;                  /* blocks before it have given up what settling takes */
+    size_t begin_floats, log_floats; /* of one layer */
+};
+
 struct cpu_cache {
     struct rf_cache base;
+    int32_t *places; /* [n_layer]: number among the layers of its kind, with keys or with a state */
+    struct cpu_states states; /* without blocks where no layer has one */
     /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
     struct cpu_block **blocks;
     struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
     size_t n_groups;           /* groups that are quantised */
     struct cpu_slab *slab;     /* takes the next groups, or NULL */
     size_t upper, lower;       /* bytes of one head's planes of a group */
+    size_t n_heads;            /* of all layers with keys and values */
     size_t padded_dim;         /* elements of a head in V */
     size_t k_elements;         /* K of one block, layer and head; V follows */
     size_t kv_elements;        /* K and V of one block, layer and head */
@@ -124,12 +139,18 @@ static inline size_t cpu_chunks(size_t positions)
     return (positions + RF_KV_POSITIONS - 1) / RF_KV_POSITIONS;
 }
 
+/* Number of a layer's KV head among all. */
+static inline size_t cpu_cache_head(const struct cpu_cache *cache, int32_t layer, size_t head)
+{
+    return (size_t)cache->places[layer] * (size_t)cache->base.shape.params->n_head_kv + head;
+}
+
 /* K and V of one layer and KV head over the positions from chunk * RF_KV_POSITIONS on. */
 static inline uint16_t *k_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
                                 size_t head)
 {
-    size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
-    return (uint16_t *)cache->blocks[chunk]->data + index * cache->kv_elements;
+    return (uint16_t *)cache->blocks[chunk]->data +
+           cpu_cache_head(cache, layer, head) * cache->kv_elements;
 }
 
 static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
@@ -172,6 +193,43 @@ void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head,
                       uint16_t *entry);
 void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                       const uint16_t *entry);
+
+/* ---- block.c ---- */
+
+/* NULL without memory: count * bytes bytes of data, not cleared, with one holder. */
+struct cpu_block *rf_cpu_block_new(const struct rf_allocator *allocator, size_t count, size_t bytes,
+                                   struct rf_error *error);
+/* One holder more, one less; the last frees. NULL: nothing. */
+struct cpu_block *rf_cpu_block_hold(struct cpu_block *block);
+void rf_cpu_block_drop(const struct rf_allocator *allocator, struct cpu_block *block);
+void rf_cpu_slab_drop(const struct rf_allocator *allocator, struct cpu_slab *slab);
+/* A holder's part of `bytes`; 0 for NULL. */
+uint64_t rf_cpu_block_share(const struct cpu_block *block, size_t bytes);
+
+/* ---- states.c: parts of the functions of caches ---- */
+
+int rf_cpu_states_new(struct cpu_cache *cache, struct rf_error *error);
+void rf_cpu_states_free(struct cpu_cache *cache);
+void rf_cpu_states_fork(struct cpu_cache *made, const struct cpu_cache *cache, size_t n);
+void rf_cpu_states_trim(struct cpu_cache *cache, size_t n);
+void rf_cpu_states_settle(struct cpu_cache *cache, size_t n);
+int32_t rf_cpu_states_resume(const struct cpu_cache *cache, int32_t n);
+/* Makes the log of the first row's block the cache's own, and gives later blocks the logs and
+ * beginnings that are kept at the pass's end. */
+int rf_cpu_states_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
+void rf_cpu_states_keep(struct cpu_cache *cache, size_t first_pos, const int32_t *path, size_t n);
+uint64_t rf_cpu_states_size(const struct cpu_cache *cache, int32_t n);
+uint64_t rf_cpu_states_held(const struct cpu_cache *cache);
+void rf_cpu_states_save(const struct cpu_cache *cache, int32_t n, void *out);
+int rf_cpu_states_load(struct cpu_cache *cache, int32_t n, const void *in, struct rf_error *error);
+/* A layer's row at `position`, up to RF_MAX_CONV_ROWS - 1 before the pass that begins at `first`.
+ * NULL: it is before the text. */
+const float *rf_cpu_states_row(const struct cpu_cache *cache, int32_t layer, size_t first,
+                               int64_t position);
+/* A row's place in the log; NULL: it is not kept. */
+float *rf_cpu_states_log(const struct cpu_cache *cache, int32_t layer, size_t position);
+/* The rows before a block, to be written; NULL: not kept. */
+float *rf_cpu_states_begin(const struct cpu_cache *cache, int32_t layer, size_t block);
 
 /* ---- views ---- */
 
@@ -359,6 +417,9 @@ void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct r
 void rf_cpu_add(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_add_share(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op, size_t n);
+
+/* convolution.c */
+void rf_cpu_short_conv(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 
 /* experts.c. rf_cpu_experts_new: memory for the choices, if the model has experts. */
 int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error);

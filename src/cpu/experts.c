@@ -60,6 +60,26 @@ static void share_out(const struct rf_params *params, const float *values, struc
     for (int32_t i = 0; i < params->n_expert_used; i++) top[i].value /= sum;
 }
 
+/* Writes the values that choose: the sigmoids, and what is added to them there. */
+static void sigmoids(const struct rf_params *params, const float *values, const float *bias,
+                     float *chooses)
+{
+    for (int32_t e = 0; e < params->n_expert; e++)
+        chooses[e] = 1.0f / (1.0f + expf(-values[e])) + (bias ? bias[e] : 0.0f);
+}
+
+static void share_sigmoids(const struct rf_params *params, const float *values,
+                           struct cpu_choice *top)
+{
+    float sum = 0.0f;
+    for (int32_t i = 0; i < params->n_expert_used; i++) {
+        top[i].value = 1.0f / (1.0f + expf(-values[top[i].expert]));
+        sum += top[i].value;
+    }
+    for (int32_t i = 0; params->expert_norm && i < params->n_expert_used; i++)
+        top[i].value /= sum + 1e-6f;
+}
+
 /* Lists the chosen experts, and gives each choice a row behind the choices of the rows before. */
 static void group_by_expert(struct cpu_view *view)
 {
@@ -112,10 +132,19 @@ void rf_cpu_choose_experts(struct cpu_view *view, struct rf_worker *worker, cons
 {
     const struct cpu_buffer *routed = &view->buffers[op->in[0]], *x = &view->buffers[op->in[1]];
     size_t used = (size_t)view->params->n_expert_used;
+    float *chooses = view->worker_rows + (size_t)worker->index * view->worker_row_floats;
     struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
     for (size_t i; cpu_items_next(&items, &i);) {
-        list_top_experts(view->params, buffer_row(routed, i), view->choices + i * used);
-        share_out(view->params, buffer_row(routed, i), view->choices + i * used);
+        const float *values = buffer_row(routed, i);
+        struct cpu_choice *top = view->choices + i * used;
+        if (view->params->expert_sigmoid) {
+            sigmoids(view->params, values, op->bias[0] ? op->bias[0]->f32 : NULL, chooses);
+            list_top_experts(view->params, chooses, top);
+            share_sigmoids(view->params, values, top);
+        } else {
+            list_top_experts(view->params, values, top);
+            share_out(view->params, values, top);
+        }
     }
     if (worker->index == 0) {
         group_by_expert(view);

@@ -165,6 +165,7 @@ static void perform_op(struct cpu_view *view, struct rf_worker *worker, const st
     case RF_OP_ADD_SHARE: rf_cpu_add_share(view, worker, op); break;
     case RF_OP_CAP: rf_cpu_cap(view, worker, op, n); break;
     case RF_OP_COPY: rf_cpu_copy(view, worker, op); break;
+    case RF_OP_SHORT_CONV: rf_cpu_short_conv(view, worker, op); break;
     case RF_OP_CHOOSE_EXPERTS: rf_cpu_choose_experts(view, worker, op); break;
     case RF_OP_EXPERT_LINEAR: rf_cpu_expert_linear(view, worker, op); break;
     case RF_OP_SUM_EXPERTS: rf_cpu_sum_experts(view, worker, op); break;

@@ -48,6 +48,12 @@ static int cuda_open(struct rf_backend **backend, const struct rf_backend_option
     return code ? code : loaded_kind()->open(backend, options, allocator, error);
 }
 
+static int cuda_can_compute(const struct rf_params *params, struct rf_error *error)
+{
+    int code = load_module(error);
+    return code ? code : loaded_kind()->can_compute(params, error);
+}
+
 static struct rf_weight_bytes cuda_weight_bytes(const struct rf_weight_plan *plan)
 {
     return loaded_kind()->weight_bytes(plan);
@@ -82,6 +88,7 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .name = "cuda",
     .describe = cuda_describe,
     .open = cuda_open,
+    .can_compute = cuda_can_compute,
     .weight_bytes = cuda_weight_bytes,
     .kv_bytes = cuda_kv_bytes,
     .free_bytes = cuda_free_bytes,

@@ -3,6 +3,7 @@
 
 #include "devices/shared_parts.h"
 #include "infer/kv_kept.h"
+#include "infer/state_kept.h"
 #include "microkernels/kernels.h"
 #include "microkernels/kv.h"
 
@@ -118,17 +119,25 @@ uint64_t rf_shared_cache_held(const struct rf_cache *base)
     return held;
 }
 
-/* Copies `bytes` for each layer of part p between the positions of both parts and of that part. */
+/* Copies `bytes` for each layer with keys and values, or with a state, of part p between the
+ * positions of both parts and of that part. */
 struct weave {
     const struct shared_cache *cache;
-    int p, is_load;
+    int p, is_load, of_states;
     char *both, *part;
 };
 
+static size_t layers_of(const struct weave *weave, int p)
+{
+    const struct rf_params *params = &weave->cache->params[p];
+    return (size_t)(weave->of_states ? rf_n_conv(params, params->n_layer)
+                                     : rf_n_attention(params, params->n_layer));
+}
+
 static void copy_layers(struct weave *weave, size_t bytes)
 {
-    size_t first = (size_t)weave->cache->params[SHARED_FIRST].n_layer * bytes,
-           second = (size_t)weave->cache->params[SHARED_SECOND].n_layer * bytes,
+    size_t first = layers_of(weave, SHARED_FIRST) * bytes,
+           second = layers_of(weave, SHARED_SECOND) * bytes,
            n = weave->p == SHARED_FIRST ? first : second;
     char *place = weave->both + (weave->p == SHARED_FIRST ? 0 : first);
     if (n) memcpy(weave->is_load ? weave->part : place, weave->is_load ? place : weave->part, n);
@@ -151,6 +160,8 @@ static void copy_part(struct weave *weave, int32_t n)
         p = (size_t)n - done < RF_KV_POSITIONS ? (size_t)n - done : RF_KV_POSITIONS;
         copy_layers(weave, heads * (rf_padded(p) * dim + p * rf_padded(dim)) * sizeof(uint16_t));
     }
+    weave->of_states = 1;
+    copy_layers(weave, rf_states_saved_floats(shape->params, n) * sizeof(float));
 }
 
 /* Saves or loads n positions part by part. */
@@ -165,7 +176,7 @@ static int cache_move(struct rf_cache *base, int32_t n, char *positions, int is_
         char *own = rf_malloc(base->backend->allocator, of_part->cache_bytes(cache->part[p], n) + 1,
                               1, "KV cache", error);
         if (!own) return RF_ERR_MEMORY;
-        struct weave weave = {cache, p, is_load, positions, own};
+        struct weave weave = {cache, p, is_load, 0, positions, own};
         if (is_load) copy_part(&weave, n);
         code = is_load ? of_part->cache_load(cache->part[p], n, own, error)
                        : of_part->cache_save(cache->part[p], n, own, error);

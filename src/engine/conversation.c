@@ -192,6 +192,27 @@ static int is_cancelled(void *user)
     return atomic_load(&session->cancel);
 }
 
+/* Puts the tokens in the place of those that the session has after the first `keep`. On failure it
+ * has these again, unread; but a cancelled call keeps what was read. */
+static int replace_end(struct rf_session *session, int32_t keep, const int32_t *tokens, size_t n,
+                       struct rf_error *error)
+{
+    const struct rf_allocator *allocator = &session->engine->allocator;
+    struct rf_sequence *sequence = session->sequence;
+    int32_t n_dropped = rf_sequence_n_committed(sequence) - keep;
+    int32_t *dropped =
+        rf_malloc(allocator, (size_t)n_dropped, sizeof *dropped, "conversation", error);
+    if (!dropped) return RF_ERR_MEMORY;
+    if (n_dropped)
+        memcpy(dropped, rf_sequence_tokens(sequence) + keep, (size_t)n_dropped * sizeof *dropped);
+    rf_sequence_rewind(sequence, keep);
+    int code = rf_session_prefill(session, tokens, n, error);
+    struct rf_error none;
+    if (code && code != RF_ERR_CANCELLED) rf_sequence_append(sequence, dropped, n_dropped, &none);
+    rf_free(allocator, dropped);
+    return code;
+}
+
 int64_t rf_conversation_prefill(struct rf_session *session, const struct rf_conversation *given,
                                 struct rf_error *error)
 {
@@ -211,10 +232,7 @@ int64_t rf_conversation_prefill(struct rf_session *session, const struct rf_conv
     if (!code && (size_t)keep + n > (size_t)n_ctx)
         code = rf_fail(error, RF_ERR_CONTEXT, "the conversation has %zu tokens, n_ctx is %d",
                        (size_t)keep + n, n_ctx);
-    if (!code) {
-        rf_sequence_rewind(session->sequence, keep);
-        code = rf_session_prefill(session, tokens.ids + first, n, error);
-    }
+    if (!code) code = replace_end(session, keep, tokens.ids + first, n, error);
     rf_tokens_free(&engine->allocator, &tokens);
     rf_rendered_free(&engine->allocator, &rendered);
     return code ? code : (int64_t)n;

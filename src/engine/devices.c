@@ -40,6 +40,18 @@ struct rf_backend_options rf_engine_device_options(const struct rf_engine *engin
     return (struct rf_backend_options){.device = engine->device};
 }
 
+static int check_params(const struct rf_backend_kind *kind, const struct rf_params *params,
+                        struct rf_error *error)
+{
+    return kind->can_compute ? kind->can_compute(params, error) : 0;
+}
+
+int rf_engine_can_compute(const struct rf_engine *engine, const struct rf_params *params,
+                          struct rf_error *error)
+{
+    return check_params(engine->kind, params, error);
+}
+
 /* Takes a device if it can be used. */
 static int try_device(struct rf_engine *engine, const struct rf_backend_kind *kind, int32_t index,
                       struct rf_error *error)
@@ -47,6 +59,7 @@ static int try_device(struct rf_engine *engine, const struct rf_backend_kind *ki
     struct rf_device_info info;
     const struct rf_backend_options options = {.device = index};
     int code = kind->describe(&options, &info, error);
+    if (!code) code = check_params(kind, &engine->source->params, error);
     if (code) return code;
     engine->kind = kind;
     engine->device = index;
@@ -79,7 +92,7 @@ int rf_engine_choose_device(struct rf_engine *engine, const char *name, struct r
     int32_t index;
     if (!name || !*name || strcmp(name, rf_backend_kinds[0]->name) == 0) {
         rf_engine_take_processor(engine, "");
-        return 0;
+        return rf_engine_can_compute(engine, &engine->source->params, error);
     }
     if (strcmp(name, "auto") == 0) {
         choose_any_device(engine);

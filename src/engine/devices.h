@@ -21,6 +21,9 @@ int rf_device_list(riffle_on_device on_device, void *user, struct rf_error *erro
 
 /* Chooses the engine's device by name, as above; NULL or "": the processor. */
 int rf_engine_choose_device(struct rf_engine *engine, const char *name, struct rf_error *error);
+/* RF_ERR_UNSUPPORTED for parameters that the engine's device does not compute with. */
+int rf_engine_can_compute(const struct rf_engine *engine, const struct rf_params *params,
+                          struct rf_error *error);
 /* Chooses the processor; `note` says why. */
 void rf_engine_take_processor(struct rf_engine *engine, const char *note);
 /* The options that the engine's device is described and opened with. */

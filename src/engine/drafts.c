@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/devices.h"
 #include "engine/engine.h"
 #include "engine/places.h"
 #include "engine/progress.h"
@@ -218,6 +219,7 @@ static int open_draft_model(struct rf_engine *engine, int32_t l,
     int code = find_draft_path(level, options, path, sizeof path, error);
     if (!code)
         code = rf_source_open(&weights->source, path, &engine->open, &engine->allocator, error);
+    if (!code) code = rf_engine_can_compute(engine, &weights->source->params, error);
     if (!code)
         code = rf_tokenizer_new(&weights->tokenizer, &weights->source->vocab, path,
                                 &engine->allocator, error);

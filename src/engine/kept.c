@@ -32,11 +32,16 @@ void rf_kept_use(struct kept *kept, int32_t i)
     kept->texts[i].clock = kept->clock;
 }
 
+static uint64_t text_bytes(const struct kept_text *text)
+{
+    const struct rf_head_level *head = rf_levels_head_level(&text->session->levels);
+    return rf_sequence_kv_held(text->session->sequence) + (head ? rf_head_level_held(head) : 0);
+}
+
 uint64_t rf_kept_bytes(const struct kept *kept)
 {
     uint64_t bytes = 0;
-    for (int32_t i = 0; i < kept->n; i++)
-        bytes += rf_sequence_kv_held(kept->texts[i].session->sequence);
+    for (int32_t i = 0; i < kept->n; i++) bytes += text_bytes(&kept->texts[i]);
     return bytes;
 }
 
@@ -67,7 +72,7 @@ static void close_least(struct kept *kept)
     double least = INFINITY;
     int32_t found = 0;
     for (int32_t i = 0; i < kept->n; i++) {
-        uint64_t bytes = rf_sequence_kv_held(kept->texts[i].session->sequence);
+        uint64_t bytes = text_bytes(&kept->texts[i]);
         double worth = kept->texts[i].clock + own_tokens(kept, i) / ((double)bytes + 1.0);
         if (worth >= least) continue;
         least = worth;

@@ -17,7 +17,7 @@ struct kept {
     } texts[RF_MOST_KEPT + 1];
     int32_t n;
     double clock;
-    uint64_t most; /* bytes of keys and values */
+    uint64_t most; /* bytes, as rf_kept_bytes counts */
 };
 
 /* How many of the first tokens of both are the same. */
@@ -27,7 +27,8 @@ int32_t rf_common_tokens(const struct rf_session *session, const int32_t *tokens
 int32_t rf_kept_find(const struct kept *kept, const int32_t *tokens, int32_t n, int32_t *common);
 /* Text i was used. */
 void rf_kept_use(struct kept *kept, int32_t i);
-/* Bytes of keys and values; what texts share counts once. */
+/* Bytes of keys and values, which count once where texts share them, and of what a draft head
+ * keeps for each. */
 uint64_t rf_kept_bytes(const struct kept *kept);
 /* Hands a text out: it is no longer kept. */
 struct rf_session *rf_kept_take(struct kept *kept, int32_t i);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/session.h"
+#include "infer/state_kept.h"
 #include "speculate/successors.h"
 #include "speculate/tuning.h"
 
@@ -205,7 +206,8 @@ static void guess_attention(const struct rf_session *session, const struct part 
                                                      : engine->source;
     enum rf_kv_type kv =
         part->head ? RF_KV_F16 : (part->view ? part->view : session->view)->shape.kv;
-    uint64_t bytes = rf_backend_kinds[0]->kv_bytes(&source->params, kv, MANY);
+    uint64_t bytes = rf_backend_kinds[0]->kv_bytes(&source->params, kv, MANY) -
+                     rf_states_bytes(&source->params, MANY);
     level->attention = (double)bytes / MANY / (double)engine->cost.pass_bytes;
     level->window = part->sequence ? rf_sequence_n_ctx(part->sequence) : 0;
     if (part->head) level->window = rf_head_level_window(part->head);

@@ -149,8 +149,7 @@ static uint64_t content_checksum(const struct header *header, const struct conte
 int rf_state_save(const struct rf_session *session, const char *path, struct rf_error *error)
 {
     struct rf_sequence *sequence = session->sequence;
-    int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_read(sequence);
-    if (n_read > n) n_read = n;
+    int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_saved(sequence);
     const struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
     const struct rf_head_level *head = rf_levels_head_level(&session->levels);
     struct header header = {.version = VERSION,

@@ -13,7 +13,7 @@
  *            for its turn.
  *   weights  the tensors of one model in one form. Read-only, so any number of views may use them.
  *   cache    keys and values of one sequence, in blocks of RF_KV_POSITIONS positions that forks
- *            share until one of them writes.
+ *            share until one of them writes; of layers without them, states (infer/state_kept.h).
  *   view     one way of reading sequences: weights x operand precision x KV precision, with the
  *            activations of one pass. Belongs to a queue and to one thread at a time.
  *
@@ -127,9 +127,11 @@ enum rf_slot {
     RF_SLOT_SHARED_UP,
     RF_SLOT_SHARED_GATED, /* operand of its down */
     RF_SLOT_SHARE,        /* logit of the shared expert's share, a sigmoid */
-    RF_SLOT_JOINED,       /* rows side by side: hidden states that a draft head reads; in a head's
-                             program the normed embedding and feature */
-    RF_SLOT_JOINED_IN,    /* the same as operand */
+    RF_SLOT_CONV,      /* three rows side by side of a convolution: two gates and what they gate */
+    RF_SLOT_CONVOLVED, /* operand of the matrix behind a convolution */
+    RF_SLOT_JOINED,    /* rows side by side: hidden states that a draft head reads; in a head's
+                          program the normed embedding and feature */
+    RF_SLOT_JOINED_IN, /* the same as operand */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -158,14 +160,21 @@ enum rf_op_kind {
                          follows and its own. With a window the last `window` of them. With a cap,
                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
                          each head's softmax that has no value (an attention sink) */
-    RF_OP_SILU_GATE,  /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
-                         where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
-                         in[1] are undefined */
-    RF_OP_GELU_GATE,  /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
+    /* A convolution between two gates. A row of in[0] is b, c and x side by side. With z = b * x,
+     * the row at position t has out[0] = c * (bias[0] + sum over k < rows of weight[0][.][k] * z[t
+     * - (rows - 1) + k]), element by element, where z is of the rows that it follows, and 0 before
+     * the text. Leaves z in the cache (struct rf_params: conv_rows), and in[0] undefined. */
+    RF_OP_SHORT_CONV,
+    RF_OP_SILU_GATE, /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
+                        where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
+                        in[1] are undefined */
+    RF_OP_GELU_GATE, /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
-     * chosen ones if expert_norm, else over all. Copies the row of in[1] to the rows that out[0]
-     * has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
+     * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
+     * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by 1e-6 and the sum over the
+     * chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of in[1] to the
+     * rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
     RF_OP_SUM_EXPERTS,   /* out[0] += the sum of a row's experts in in[0], greatest share first,
@@ -336,11 +345,13 @@ struct rf_backend_ops {
     void (*cache_free)(struct rf_cache *cache);
     /* Gives up blocks that hold no position below n; it may keep one of them. */
     void (*cache_trim)(struct rf_cache *cache, int32_t n);
-    /* The caller will begin no pass before position n but after rewinding: a cache that quantises
-     * may give up what only earlier rows read in 16 bits. It keeps some of it. */
+    /* The caller will begin no pass before position n but after rewinding: a cache may give up what
+     * only earlier rows read, which are 16 bits of one that quantises, and states. It keeps some of
+     * it: states for the last RF_STATE_TAIL positions. */
     void (*cache_settle)(struct rf_cache *cache, int32_t n);
     /* The greatest position r <= n from which a pass may begin with what the cache still has of n
-     * positions that were read: n itself, or less where earlier rows' 16 bits were given up. */
+     * positions that were read: n itself, or less where earlier rows' 16 bits or states were given
+     * up. */
     int32_t (*cache_resume)(const struct rf_cache *cache, int32_t n);
     /* Keeps one path of the last pass's tree in this cache, which began at first_pos: the entries
      * of the rows path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the
@@ -355,7 +366,11 @@ struct rf_backend_ops {
      *
      * A cache that quantises has first the g groups that the row n - 1 reads quantised: for each
      * group the upper planes of all layers and heads, then the lower ones. Then the blocks as above
-     * from the one that has position g * RF_KV_RECENT on. */
+     * from the one that has position g * RF_KV_RECENT on.
+     *
+     * Layers are those with keys and values. At the end follow, for each layer with a convolution,
+     * F32 rows [n - first][n_embd] of z (RF_OP_SHORT_CONV) from position rf_states_saved_from(n) =
+     * first on, zeros before the text. To be saved, a pass must be able to begin at n and n - 1. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
     /* Memory of the cache's blocks. A block that n caches share counts as its n-th part. */
     uint64_t (*cache_held)(const struct rf_cache *cache);
@@ -437,6 +452,9 @@ struct rf_backend_kind {
                     struct rf_error *error);
     int (*open)(struct rf_backend **backend, const struct rf_backend_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);
+    /* RF_ERR_UNSUPPORTED for parameters of which the kind computes not all. NULL: it computes all.
+     */
+    int (*can_compute)(const struct rf_params *params, struct rf_error *error);
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_plan *plan);
     /* Most bytes of a cache with n_ctx positions. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);

@@ -8,13 +8,16 @@
 
 struct rf_layer {
     struct rf_weight *attn_norm, *q, *k, *v, *o;
-    struct rf_weight *q_bias, *k_bias, *v_bias; /* NULL where the architecture has none */
-    struct rf_weight *q_norm, *k_norm;          /* may be NULL */
+    struct rf_weight *q_bias, *k_bias, *v_bias;  /* NULL where the architecture has none */
+    struct rf_weight *q_norm, *k_norm;           /* may be NULL */
+    struct rf_weight *conv_in, *conv, *conv_out; /* replace q, k, v and o; conv is [n_embd][rows] */
+    struct rf_weight *conv_in_bias, *conv_bias, *conv_out_bias;  /* may be NULL */
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* may be NULL */
     struct rf_weight *gate, *up, *down;
     struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
+    struct rf_weight *router_choice;                            /* may be NULL */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
     struct rf_weight *shared_router, *shared_gate, *shared_up, *shared_down; /* may be NULL */
 };

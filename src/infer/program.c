@@ -80,6 +80,7 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     struct rf_op *choose =
         add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
     choose->in[1] = RF_SLOT_NORMED;
+    choose->bias[0] = layer->router_choice;
     choose->weight[1] = layer->up_exps;
     choose->weight[2] = layer->down_exps;
     struct rf_op *both = add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN,
@@ -138,6 +139,17 @@ static struct rf_op *add_input(struct rf_program *program, int32_t i, const stru
     return add_op(program, norm ? RF_OP_NORM : RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, norm);
 }
 
+/* The branch of a layer with a convolution in place of attention. */
+static void add_conv(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_CONV, layer->conv_in)->bias[0] =
+        layer->conv_in_bias;
+    add_op(program, RF_OP_SHORT_CONV, i, RF_SLOT_CONV, RF_SLOT_CONVOLVED, layer->conv)->bias[0] =
+        layer->conv_bias;
+    add_branch(program, i, RF_SLOT_CONVOLVED, layer->conv_out, layer->conv_out_bias,
+               layer->attn_post_norm);
+}
+
 static enum rf_rotation layer_rotation(const struct rf_params *params, int32_t i)
 {
     int flags = rf_layer_flags(params, i);
@@ -161,12 +173,10 @@ static void add_rope_store(struct rf_program *program, int32_t i, const struct r
                        .weight = {whole ? NULL : layer->q_norm, whole ? NULL : layer->k_norm}};
 }
 
-/* An architecture with the same parts in another order would differ here. */
-static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
-                      int taps_inputs)
+/* Queries, keys and values, and attention over them. */
+static void add_attention_branch(struct rf_program *program, int32_t i,
+                                 const struct rf_layer *layer, int taps_inputs)
 {
-    add_input(program, i, layer->attn_norm)->may_stop = 1;
-    if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_LINEAR,
                        .layer = i,
@@ -179,6 +189,18 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
     add_attention(program, i, layer);
     if (taps_inputs) tap_input(program, RF_INPUT_O);
     add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->o_bias, layer->attn_post_norm);
+}
+
+/* An architecture with the same parts in another order would differ here. */
+static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
+                      int taps_inputs)
+{
+    add_input(program, i, layer->attn_norm)->may_stop = 1;
+    if (taps_inputs) tap_input(program, RF_INPUT_QKV);
+    if (layer->conv)
+        add_conv(program, i, layer);
+    else
+        add_attention_branch(program, i, layer, taps_inputs);
 
     add_input(program, i, layer->ffn_norm);
     if (layer->router) {
@@ -223,6 +245,7 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     const struct rf_params *params = program->params;
     int32_t n_q = params->n_head * params->head_dim, n_kv = params->n_head_kv * params->head_dim;
     int experts = params->n_expert > 0;
+    int32_t n_conv = rf_n_conv(params, params->n_layer) ? params->n_embd : 0;
     int32_t n_ff = rf_n_ff_dense(params), n_ff_expert = experts ? params->n_ff : 0,
             of_experts = experts ? params->n_embd : 0;
     const struct rf_slot_shape slots[RF_SLOT_TAP] = {
@@ -246,6 +269,8 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_SHARED_UP] = {.width = params->n_ff_shared},
         [RF_SLOT_SHARED_GATED] = {.width = params->n_ff_shared, .is_operand = 1},
         [RF_SLOT_SHARE] = {.width = params->n_ff_shared > 0},
+        [RF_SLOT_CONV] = {.width = 3 * n_conv},
+        [RF_SLOT_CONVOLVED] = {.width = n_conv, .is_operand = 1},
         [RF_SLOT_LOGITS] = {.width = params->n_vocab},
     };
     memcpy(program->slots, slots, sizeof slots);
@@ -340,7 +365,8 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
     if (options->n_taps < 0 || options->n_taps > RF_MAX_TAPS)
         return rf_fail(error, RF_ERR_ARGUMENT, "n_taps %d: not between 0 and %d", options->n_taps,
                        RF_MAX_TAPS);
-    assert(!options->taps_inputs || (!options->n_taps && model->source->params.n_layer == 1));
+    assert(!options->taps_inputs || (!options->n_taps && model->source->params.n_layer == 1 &&
+                                     !rf_is_conv(&model->source->params, 0)));
     assert(!options->head || (!options->n_taps && !options->taps_inputs));
     for (int32_t t = 0; t < options->n_taps; t++)
         if (options->taps[t] < (t ? options->taps[t - 1] + 1 : -1) ||

@@ -372,6 +372,14 @@ static int read_up_to(struct rf_sequence *s, struct rf_view *view, int32_t to, i
     return code;
 }
 
+/* Voids the entries of a text's last row where all are usable: it is read again, to the same bits,
+ * with those before it that the cache needs for it. */
+static void reread_last(const struct rf_ask *ask, const struct rf_view *view)
+{
+    if (usable(ask->sequence, view, text_of(ask)) >= ask->n_text)
+        limit_read(ask->sequence, ask->n_text - 1);
+}
+
 /* Reads most of a text that does not fit into one pass together with its draft. */
 static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_error *error)
 {
@@ -440,8 +448,8 @@ static int gather_rows(struct gathered *g, struct rf_ask *ask, int32_t index, st
                        struct rf_error *error)
 {
     struct rf_sequence *s = ask->sequence;
-    int32_t from = usable(s, view, text_of(ask));
-    if (from >= ask->n_text) from = ask->n_text - 1; /* the last row again: same bits */
+    int32_t from = usable(s, view, text_of(ask)); /* reread_last: before the end of the text */
+    assert(from < ask->n_text);
     int32_t unread = ask->n_text - from, n = unread + ask->n_draft;
     int32_t answers = ask->reads_only ? 0 : ask->n_draft + 1;
     if (n > view->shape.max_rows - g->n_rows || n > RF_MAX_ROWS - g->n_rows ||
@@ -488,6 +496,7 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
                        RF_MAX_BEST);
     int code = 0;
     for (int32_t a = 0; !code && a < n_asks; a++) code = check_ask(&asks[a], view, error);
+    for (int32_t a = 0; !code && a < n_asks; a++) reread_last(&asks[a], view);
     for (int32_t a = 0; !code && a < n_asks; a++) code = read_ahead(&asks[a], view, error);
     for (int32_t a = 0; !code && a < n_asks; a++)
         code = gather_rows(&gathered, &asks[a], a, view, error);
@@ -660,13 +669,14 @@ int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t
         code = rf_sequence_prefill(s, view, filler, left < max_rows ? left : max_rows, NULL, NULL,
                                    error);
     }
-    if (!code) code = read_up_to(s, view, context, context + n_rows, error);
     /* A verification answers every row, a prompt the last one. */
     int32_t n_wanted = n_rows <= RF_FEW_ROWS ? n_rows : 1;
     for (int32_t i = 0; i < n_wanted; i++) wanted[i] = n_rows - n_wanted + i;
     for (int32_t i = 0; !code && i < repeats; i++) {
         struct rf_pass pass = {.wanted = wanted, .n_wanted = n_wanted};
-        code = rf_sequence_append(s, filler, n_rows, error);
+        /* The pass before may have made the cache give up what this one begins with. */
+        code = read_up_to(s, view, context, context + n_rows, error);
+        if (!code) code = rf_sequence_append(s, filler, n_rows, error);
         double start = rf_clock_seconds();
         if (!code) code = read_block(s, view, context, n_rows, context + n_rows, &pass, error);
         seconds[i] = rf_clock_seconds() - start;
@@ -689,10 +699,21 @@ uint64_t rf_sequence_kv_held(const struct rf_sequence *s)
     return s->cache->backend->ops->cache_held(s->cache);
 }
 
+/* The last of them is readable again, as whoever loads them will ask for its answer. */
+int32_t rf_sequence_n_saved(const struct rf_sequence *s)
+{
+    const struct rf_backend_ops *ops = s->cache->backend->ops;
+    int32_t n = rf_sequence_n_read(s);
+    if (n > s->n) n = s->n;
+    while (n > 0 &&
+           (ops->cache_resume(s->cache, n) < n || ops->cache_resume(s->cache, n - 1) < n - 1))
+        n = ops->cache_resume(s->cache, n - 1);
+    return n;
+}
+
 int rf_sequence_kv_save(struct rf_sequence *s, void *kv, struct rf_error *error)
 {
-    int32_t n = rf_sequence_n_read(s);
-    return s->cache->backend->ops->cache_save(s->cache, n < s->n ? n : s->n, kv, error);
+    return s->cache->backend->ops->cache_save(s->cache, rf_sequence_n_saved(s), kv, error);
 }
 
 int rf_sequence_load(struct rf_sequence *s, const int32_t *tokens, int32_t n, int32_t n_read,

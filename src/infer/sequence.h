@@ -168,6 +168,9 @@ int rf_sequence_time_passes(struct rf_sequence *sequence, struct rf_view *view, 
 uint64_t rf_sequence_kv_bytes(const struct rf_sequence *sequence, int32_t n_read);
 /* Memory that they take; what forks share counts for each in part. */
 uint64_t rf_sequence_kv_held(const struct rf_sequence *sequence);
+/* The committed tokens whose entries rf_sequence_kv_save writes: those that are read, but for the
+ * last ones where the cache could not go on from them. */
+int32_t rf_sequence_n_saved(const struct rf_sequence *sequence);
 int rf_sequence_kv_save(struct rf_sequence *sequence, void *kv, struct rf_error *error);
 /* Makes the text tokens[0 .. n), of which n_read are read. On failure nothing changes. */
 int rf_sequence_load(struct rf_sequence *sequence, const int32_t *tokens, int32_t n, int32_t n_read,

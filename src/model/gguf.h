@@ -80,6 +80,9 @@ struct rf_str rf_gguf_string(struct rf_gguf *gguf, const char *key, struct rf_st
 /* A positive integer for all n layers, or an array of n equal ones. RF_ERR_UNSUPPORTED if they
  * differ. */
 int32_t rf_gguf_per_layer(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise);
+/* The same where an array may have zeros besides. `on_zero` hears of each, by its index. */
+int32_t rf_gguf_per_layer_or_0(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise,
+                               void (*on_zero)(void *user, int32_t i), void *user);
 /* An array with elements of type `elem_type`; NULL when the key does not exist. */
 const struct rf_gguf_value *rf_gguf_array(struct rf_gguf *gguf, const char *key,
                                           uint32_t elem_type);

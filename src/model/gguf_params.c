@@ -45,14 +45,32 @@ static int32_t need(struct rf_gguf *gguf, int32_t value)
     return value;
 }
 
+/* A layer without key/value heads has a convolution. */
+static void flag_conv(void *user, int32_t layer)
+{
+    struct rf_reading *reading = user;
+    uint8_t *flags = (uint8_t *)reading->source->params.layer_flags;
+    if (!flags) flags = rf_arch_own_flags(reading);
+    if (flags) flags[layer] |= RF_LAYER_CONV;
+}
+
+static void read_kv_heads(struct rf_gguf *gguf)
+{
+    static const char key[] = ".attention.head_count_kv";
+    struct rf_params *params = &gguf->reading->source->params;
+    int has_convs = (rf_arch_row(params->arch)->keys & RF_KEYS_CONV) != 0;
+    params->n_head_kv = rf_gguf_per_layer_or_0(gguf, key, params->n_layer, params->n_head,
+                                               has_convs ? flag_conv : NULL, gguf->reading);
+    if (has_convs) params->conv_rows = need(gguf, gguf_count(gguf, ".shortconv.l_cache", 0));
+}
+
 static void read_attention(struct rf_gguf *gguf)
 {
     struct rf_reading *reading = gguf->reading;
     struct rf_params *params = &reading->source->params;
     int32_t n_layer = params->n_layer;
     params->n_head = need(gguf, rf_gguf_per_layer(gguf, ".attention.head_count", n_layer, 0));
-    params->n_head_kv =
-        rf_gguf_per_layer(gguf, ".attention.head_count_kv", n_layer, params->n_head);
+    read_kv_heads(gguf);
     int32_t head_dim = gguf_count(gguf, ".attention.key_length", 0);
     if (reading->code) return;
     if (head_dim == 0 && params->n_embd % params->n_head)
@@ -209,11 +227,15 @@ static void read_experts(struct rf_gguf *gguf)
     if (!params->n_expert) return;
     params->n_expert_used = need(gguf, gguf_count(gguf, ".expert_used_count", 0));
     /* The softmax of all, then of the chosen ones, is the softmax of the chosen ones. */
-    enum { UNSET = 0, SOFTMAX = 1, SOFTMAX_OF_CHOSEN = 3 };
+    enum { UNSET = 0, SOFTMAX = 1, SIGMOID = 2, SOFTMAX_OF_CHOSEN = 3 };
     int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
-    if (gating != UNSET && gating != SOFTMAX && gating != SOFTMAX_OF_CHOSEN)
+    int is_known = params->expert_sigmoid
+                       ? gating == SIGMOID
+                       : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
+    if (!is_known)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "key %s is %" PRId64 "; only a softmax is supported", gguf->key, gating);
+               "key %s is %" PRId64 "; of this architecture only a %s is supported", gguf->key,
+               gating, params->expert_sigmoid ? "sigmoid" : "softmax");
     params->n_ff_dense = params->n_ff;
     params->n_ff = gguf_count(gguf, ".expert_feed_forward_length", params->n_ff);
     if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)

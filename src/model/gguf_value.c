@@ -105,32 +105,52 @@ int64_t rf_gguf_integer(struct rf_gguf *gguf, const char *key, int64_t lowest, i
     return otherwise;
 }
 
-int32_t rf_gguf_per_layer(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise)
+/* The number that the elements have in common; 0 where they are not n integers. */
+static int64_t common_element(struct rf_gguf *gguf, const struct rf_gguf_value *array, int32_t n,
+                              void (*on_zero)(void *user, int32_t i), void *user)
+{
+    uint32_t type = array->elem_type;
+    int64_t common = 0;
+    if (!is_integer(type)) {
+        wrong_type(gguf, type, "integers");
+        return 0;
+    }
+    if (array->count != (uint64_t)n) {
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key %s has %" PRIu64 " elements, but the model has %" PRId32 " layers", gguf->key,
+               array->count, n);
+        return 0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int64_t element = rf_gguf_element(array, (uint64_t)i);
+        if (on_zero && element == 0) {
+            on_zero(user, i);
+            continue;
+        }
+        if (common == 0) common = element;
+        if (element != common)
+            rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+                   "key %s differs between layers (%" PRId64 " and %" PRId64
+                   "), which is not supported",
+                   gguf->key, common, element);
+    }
+    return common;
+}
+
+int32_t rf_gguf_per_layer_or_0(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise,
+                               void (*on_zero)(void *user, int32_t i), void *user)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
     if (!found || found->type != RF_GGUF_ARRAY)
         return (int32_t)rf_gguf_integer(gguf, key, 1, INT32_MAX, otherwise);
-    uint32_t type = found->elem_type;
-    if (!is_integer(type)) {
-        wrong_type(gguf, type, "integers");
-        return otherwise;
-    }
-    if (found->count != (uint64_t)n) {
-        rf_bad(gguf->reading, RF_ERR_FORMAT,
-               "key %s has %" PRIu64 " elements, but the model has %" PRId32 " layers", gguf->key,
-               found->count, n);
-        return otherwise;
-    }
-    int64_t first = load_integer(type, found->data);
-    for (int32_t i = 1; i < n; i++) {
-        int64_t other = load_integer(type, found->data + (size_t)i * rf_gguf_type_bytes(type));
-        if (other != first)
-            rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-                   "key %s differs between layers (%" PRId64 " and %" PRId64
-                   "), which is not supported",
-                   gguf->key, first, other);
-    }
-    return (int32_t)in_range(gguf, first, 1, INT32_MAX, otherwise);
+    int64_t common = common_element(gguf, found, n, on_zero, user);
+    return gguf->reading->code ? otherwise
+                               : (int32_t)in_range(gguf, common, 1, INT32_MAX, otherwise);
+}
+
+int32_t rf_gguf_per_layer(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise)
+{
+    return rf_gguf_per_layer_or_0(gguf, key, n, otherwise, NULL, NULL);
 }
 
 double rf_gguf_float(struct rf_gguf *gguf, const char *key, double otherwise)

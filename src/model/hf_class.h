@@ -23,6 +23,7 @@ struct rf_hf_class {
     int32_t n_layer, n_embd, n_ff, n_head, n_ctx;
     int32_t n_head_kv, head_dim; /* 0: as many as heads; n_embd / n_head */
     double rms_eps;              /* 0: 1e-6 */
+    const char *eps_key;         /* NULL: rms_norm_eps */
     struct rf_hf_rope rope;
     double score_cap, logit_cap; /* 0: none */
     int32_t window;              /* 0: none */
@@ -38,6 +39,8 @@ struct rf_hf_class {
     int has_vision;       /* the text model's parameters are in text_config */
     int32_t n_expert, n_expert_used;
     int32_t n_ff_expert, n_ff_shared; /* 0: intermediate_size; none */
+    int norms_experts;                /* norm_topk_prob, where it is read */
+    int32_t conv_rows;                /* conv_L_cache; 0: no layer has a convolution */
 };
 
 /* The class of the file; NULL after a failure. */

@@ -143,6 +143,59 @@ static void read_layers(struct rf_hf *hf, const struct rf_hf_class *class)
     }
 }
 
+/* The width of lfm2's feed-forward, which may be stated before it is reduced to two thirds, scaled
+ * and rounded up (transformers, Lfm2MLP). */
+static void read_block_width(struct rf_hf *hf)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    params->n_ff = rf_hf_count(hf, hf->text, "block_ff_dim", params->n_ff);
+    if (!rf_hf_flag(hf, hf->text, "block_auto_adjust_ff_dim", 1)) return;
+    double factor = rf_hf_number(hf, hf->text, "block_ffn_dim_multiplier", 1),
+           step = rf_hf_count(hf, hf->text, "block_multiple_of", 256),
+           width = ceil(trunc(factor * trunc(2.0 * (double)params->n_ff / 3.0)) / step) * step;
+    if (!(width >= 1 && width <= INT32_MAX))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                    "intermediate_size with its factors is %g, which is no width", width);
+    else
+        params->n_ff = (int32_t)width;
+}
+
+/* 1 for a layer with a convolution: by layer_types, else one that full_attn_idxs leaves out. */
+static int is_conv_layer(struct rf_hf *hf, const struct rf_json *types,
+                         const struct rf_json *attention, int32_t i)
+{
+    int64_t index;
+    if (types) {
+        struct rf_str type = rf_json_text(rf_json_at(types, (size_t)i));
+        if (!rf_str_is(type, "conv") && !rf_str_is(type, "full_attention"))
+            rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                        "layer_types[%" PRId32 "] is \"%.*s\"; conv and full_attention are "
+                        "supported",
+                        i, rf_shown(type), type.data);
+        return rf_str_is(type, "conv");
+    }
+    for (size_t k = 0; k < rf_json_count(attention); k++)
+        if (rf_json_integer(rf_json_at(attention, k), &index) && index == i) return 0;
+    return attention != NULL;
+}
+
+/* Layers with convolutions. */
+static void read_convs(struct rf_hf *hf, const struct rf_hf_class *class)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    if (!class->conv_rows) return;
+    if (class->arch == RF_ARCH_LFM2) read_block_width(hf);
+    params->conv_rows = rf_hf_count(hf, hf->text, "conv_L_cache", class->conv_rows);
+    params->conv_bias = rf_hf_flag(hf, hf->text, "conv_bias", 0);
+    hf->is_tied = rf_hf_flag(hf, hf->text, "tie_embedding", hf->is_tied);
+    const struct rf_json *types = rf_json_get(hf->text, "layer_types"),
+                         *attention = rf_json_get(hf->text, "full_attn_idxs");
+    check_list(hf, types, "layer_types");
+    uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        if (is_conv_layer(hf, types, attention, i)) flags[i] |= RF_LAYER_CONV;
+}
+
 /* A null is no cap, an absent key the default of the class. */
 static float read_cap(struct rf_hf *hf, const char *key, double otherwise)
 {
@@ -188,7 +241,13 @@ static void read_experts(struct rf_hf *hf, const struct rf_hf_class *class)
         params->gate_limit = (float)rf_hf_number(hf, hf->text, "swiglu_limit", 7);
     }
     if (!class->n_ff_expert) return;
-    params->expert_norm = rf_hf_flag(hf, hf->text, "norm_topk_prob", 0);
+    params->expert_norm = rf_hf_flag(hf, hf->text, "norm_topk_prob", class->norms_experts);
+    double scale = rf_hf_number(hf, hf->text, "routed_scaling_factor", 1);
+    if (params->expert_sigmoid && scale != 1)
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "routed_scaling_factor is %g; only 1 is supported", scale);
+    if (params->expert_choice_bias)
+        params->expert_choice_bias = rf_hf_flag(hf, hf->text, "use_expert_bias", 1);
     params->n_ff_dense = params->n_ff;
     params->n_ff = rf_hf_count(hf, hf->text, "moe_intermediate_size", class->n_ff_expert);
     if (class->n_ff_shared)
@@ -236,10 +295,12 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     hf->is_tied = rf_hf_flag(hf, hf->config, "tie_word_embeddings", class->is_tied);
     if (hf->reading.code) return;
     read_heads(hf, class);
-    params->rms_eps = (float)rf_hf_number(hf, hf->text, "rms_norm_eps",
-                                          class->rms_eps > 0 ? class->rms_eps : 1e-6);
+    params->rms_eps =
+        (float)rf_hf_number(hf, hf->text, class->eps_key ? class->eps_key : "rms_norm_eps",
+                            class->rms_eps > 0 ? class->rms_eps : 1e-6);
     read_biases(hf, class);
     read_experts(hf, class);
+    if (!hf->reading.code) read_convs(hf, class);
 
     /* Check before and after: reading rotations relies on valid dimensions. */
     params->rope.theta = (float)class->rope.theta;

@@ -100,6 +100,21 @@ static void check_factors(struct rf_reading *reading, const struct rf_params *pa
                    factors[i].what, (double)factors[i].value);
 }
 
+static void check_convs(struct rf_reading *reading, const struct rf_params *params)
+{
+    int32_t n = rf_n_conv(params, params->n_layer);
+    if (!n) return;
+    if (n == params->n_layer)
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "no layer has attention, which is not supported");
+    if (params->conv_rows < 2 || params->conv_rows > RF_MAX_CONV_ROWS)
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "convolutions over %" PRId32 " rows; from 2 to %d are supported", params->conv_rows,
+               RF_MAX_CONV_ROWS);
+    if (params->n_embd > INT32_MAX / 3)
+        rf_bad(reading, RF_ERR_FORMAT, "the embedding length %" PRId32 " is too much",
+               params->n_embd);
+}
+
 int rf_params_check(struct rf_reading *reading)
 {
     const struct rf_params *params = &reading->source->params;
@@ -109,6 +124,7 @@ int rf_params_check(struct rf_reading *reading)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " key/value heads do not divide %" PRId32 " attention heads",
                params->n_head_kv, params->n_head);
+    check_convs(reading, params);
     if (params->n_expert_used > params->n_expert || params->n_expert_used < (params->n_expert > 0))
         rf_bad(reading, RF_ERR_FORMAT, "a row uses %" PRId32 " experts of %" PRId32,
                params->n_expert_used, params->n_expert);
@@ -265,8 +281,8 @@ int rf_layout_check(struct rf_reading *reading)
             rf_bad(
                 reading, RF_ERR_UNSUPPORTED,
                 "tensor %.200s is a bias that config.json does not ask for in a %s model; if the "
-                "model was trained with it, set attention_bias, qkv_bias or mlp_bias there to "
-                "true, as its class has it",
+                "model was trained with it, set attention_bias, qkv_bias, mlp_bias, conv_bias or "
+                "use_expert_bias there to true, as its class has it",
                 rf_layout_shown(reading, source->tensors[i].name).text, source->params.arch_name);
         else if (!expected[i])
             rf_bad(reading, RF_ERR_UNSUPPORTED,

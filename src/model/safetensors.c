@@ -25,15 +25,42 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Other names in files for tensors of the table. */
+/* Other names in files for tensors of the table: of one architecture, which has no tensor of the
+ * table's name; or (0) of some files. */
 static const struct alias {
+    enum rf_arch arch;
     const char *name, *in_file;
 } aliases[] = {
-    {"mlp.gate.weight", "block_sparse_moe.gate.weight"},
-    {"mlp.experts.*.gate_proj.weight", "block_sparse_moe.experts.*.w1.weight"},
-    {"mlp.experts.*.up_proj.weight", "block_sparse_moe.experts.*.w3.weight"},
-    {"mlp.experts.*.down_proj.weight", "block_sparse_moe.experts.*.w2.weight"},
+    {0, "mlp.gate.weight", "block_sparse_moe.gate.weight"},
+    {0, "mlp.experts.*.gate_proj.weight", "block_sparse_moe.experts.*.w1.weight"},
+    {0, "mlp.experts.*.up_proj.weight", "block_sparse_moe.experts.*.w3.weight"},
+    {0, "mlp.experts.*.down_proj.weight", "block_sparse_moe.experts.*.w2.weight"},
+    {RF_ARCH_LFM2, "model.norm.weight", "model.embedding_norm.weight"},
+    {RF_ARCH_LFM2, "input_layernorm.weight", "operator_norm.weight"},
+    {RF_ARCH_LFM2, "post_attention_layernorm.weight", "ffn_norm.weight"},
+    {RF_ARCH_LFM2, "self_attn.o_proj.weight", "self_attn.out_proj.weight"},
+    {RF_ARCH_LFM2, "self_attn.q_norm.weight", "self_attn.q_layernorm.weight"},
+    {RF_ARCH_LFM2, "self_attn.k_norm.weight", "self_attn.k_layernorm.weight"},
+    {RF_ARCH_LFM2, "mlp.gate_proj.weight", "feed_forward.w1.weight"},
+    {RF_ARCH_LFM2, "mlp.up_proj.weight", "feed_forward.w3.weight"},
+    {RF_ARCH_LFM2, "mlp.down_proj.weight", "feed_forward.w2.weight"},
+    {RF_ARCH_LFM2, "mlp.gate.weight", "feed_forward.gate.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.*.gate_proj.weight", "feed_forward.experts.*.w1.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.*.up_proj.weight", "feed_forward.experts.*.w3.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.*.down_proj.weight", "feed_forward.experts.*.w2.weight"},
+    {RF_ARCH_LFM2, "mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj"},
+    {RF_ARCH_LFM2, "mlp.experts.down_proj", "feed_forward.experts.down_proj"},
 };
+
+/* The table's name as files of the architecture have it. */
+static const char *name_of_arch(enum rf_arch arch, const char *table_name)
+{
+    if (arch == RF_ARCH_LFM2MOE) arch = RF_ARCH_LFM2;
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (aliases[i].arch == arch && strcmp(aliases[i].name, table_name) == 0)
+            return aliases[i].in_file;
+    return table_name;
+}
 
 /* Whether the name is the pattern's, in which a number of an expert takes the place of a *. That
  * number, or -1, goes to *expert. */
@@ -64,23 +91,24 @@ static const struct {
     {"ffn_down_exps.values", "mlp.experts.down_proj", 1},
 };
 
-static int is_name(const char *table_name, const char *name, int32_t *expert)
+static int is_name(enum rf_arch arch, const char *table_name, const char *name, int32_t *expert)
 {
-    if (matches(table_name, name, expert)) return 1;
+    if (matches(name_of_arch(arch, table_name), name, expert)) return 1;
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
-        if (strcmp(aliases[i].name, table_name) == 0 && matches(aliases[i].in_file, name, expert))
+        if (!aliases[i].arch && strcmp(aliases[i].name, table_name) == 0 &&
+            matches(aliases[i].in_file, name, expert))
             return 1;
     return 0;
 }
 
 /* The row of that name. If there are two, the one that the architecture uses. */
-static const struct name *find_rule(const struct name *names, size_t n, const char *name,
-                                    int to_gguf, int32_t *expert)
+static const struct name *find_rule(enum rf_arch arch, const struct name *names, size_t n,
+                                    const char *name, int to_gguf, int32_t *expert)
 {
     const struct name *found = NULL;
     for (size_t i = 0; i < n; i++) {
         int32_t number = -1;
-        if (to_gguf ? !is_name(names[i].hf, name, &number) : strcmp(name, names[i].gguf) != 0)
+        if (to_gguf ? !is_name(arch, names[i].hf, name, &number) : strcmp(name, names[i].gguf) != 0)
             continue;
         if (found && !names[i].is_used) continue;
         found = &names[i];
@@ -97,9 +125,10 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     const int32_t layer = 0; /* any: no two names that files share depend on it */
     const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
     const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES) RF_EACH_FUSED_TENSOR(NAMES)};
-    const struct name *row = find_rule(model_names, RF_MODEL_TENSORS, name, to_gguf, expert);
+    const struct name *row =
+        find_rule(p->arch, model_names, RF_MODEL_TENSORS, name, to_gguf, expert);
     if (row) {
-        snprintf(buffer, bytes, "%s", to_gguf ? row->gguf : row->hf);
+        snprintf(buffer, bytes, "%s", to_gguf ? row->gguf : name_of_arch(p->arch, row->hf));
         return 1;
     }
     static const char *const prefixes[] = {"blk.", "model.layers."};
@@ -107,16 +136,16 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
     for (size_t i = 0; to_gguf && p->n_expert && i < sizeof fused / sizeof *fused; i++) {
-        if (strcmp(end + 1, fused[i].hf) != 0) continue;
+        if (strcmp(end + 1, name_of_arch(p->arch, fused[i].hf)) != 0) continue;
         if (!fused[i].is_common && p->arch != RF_ARCH_GPT_OSS) continue;
         snprintf(buffer, bytes, "blk.%.*s.%s", (int)(end - (name + n)), name + n, fused[i].gguf);
         return 1;
     }
-    row =
-        find_rule(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf, expert);
+    row = find_rule(p->arch, layer_names, sizeof layer_names / sizeof *layer_names, end + 1,
+                    to_gguf, expert);
     if (!row) return 0;
     snprintf(buffer, bytes, "%s%.*s.%s", prefixes[!to_gguf], (int)(end - (name + n)), name + n,
-             to_gguf ? row->gguf : row->hf);
+             to_gguf ? row->gguf : name_of_arch(p->arch, row->hf));
     return 1;
 }
 #undef NAMES
@@ -262,6 +291,15 @@ static void find_gguf_name(struct reader *reader, const char *name, char *buffer
                hf->head_name ? "draft head" : model);
 }
 
+/* A convolution of each channel alone: [channels][1][rows] becomes [channels][rows]. */
+static void drop_channel(struct rf_tensor *tensor)
+{
+    if (tensor->n_dims != 3 || tensor->ne[1] != 1) return;
+    tensor->n_dims = 2;
+    tensor->ne[1] = tensor->ne[2];
+    tensor->ne[2] = 1;
+}
+
 static void read_header_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
@@ -289,6 +327,7 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %.200s: data_offsets span %" PRId64 " bytes, but its shape needs %" PRIu64,
                name, extent.end - extent.begin, node->tensor.bytes);
+    if (rf_ends_with(translated, RF_CONV)) drop_channel(&node->tensor);
     node->tensor.data = reader->data + extent.begin;
     node->expert = expert;
     node->next = reader->first;

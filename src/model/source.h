@@ -27,14 +27,16 @@ enum rf_arch {
     RF_ARCH_GEMMA3,
     RF_ARCH_QWEN3MOE,
     RF_ARCH_GPT_OSS,
-    RF_ARCH_QWEN2MOE
+    RF_ARCH_QWEN2MOE,
+    RF_ARCH_LFM2,
+    RF_ARCH_LFM2MOE
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
  * llama weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
-enum { RF_MAX_EXPERTS = 1024 };
+enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16 };
 
 /* Differences between the layers of a model. */
 enum rf_layer_flag {
@@ -42,6 +44,8 @@ enum rf_layer_flag {
     RF_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
     RF_LAYER_LOCAL_ROPE = 4, /* q and k are rotated by rope_local */
     RF_LAYER_DENSE = 8,      /* one feed-forward for all rows, no experts */
+    RF_LAYER_CONV = 16,      /* a convolution over a few rows in place of attention (lfm2): a state
+                                of fixed size in place of keys and values */
 };
 
 /* A rotation. Pair i of a head turns from one position to the next by
@@ -90,20 +94,44 @@ struct rf_params {
     /* Experts: feed-forwards of width n_ff, of which a router chooses n_expert_used for a row. 0:
      * one feed-forward for all rows. */
     int32_t n_expert, n_expert_used;
-    int32_t n_ff_dense;  /* the width in layers with RF_LAYER_DENSE */
-    int32_t n_ff_shared; /* width of an expert that every row has, times a share of its own */
-    int32_t expert_norm; /* a row's shares of its experts add up to 1 */
-    int32_t expert_bias; /* the experts' matrices and the router have biases */
+    int32_t n_ff_dense;     /* the width in layers with RF_LAYER_DENSE */
+    int32_t n_ff_shared;    /* width of an expert that every row has, times a share of its own */
+    int32_t expert_norm;    /* a row's shares of its experts add up to 1 */
+    int32_t expert_bias;    /* the experts' matrices and the router have biases */
+    int32_t expert_sigmoid; /* shares are sigmoids of the router's values, not a softmax */
+    int32_t expert_choice_bias; /* exp_probs_b.bias exists: added to sigmoids where experts are
+                                   chosen, not to shares */
     /* The gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
      */
     float gate_alpha, gate_limit;
     int32_t attn_sinks, o_bias; /* attn_sinks.weight, attn_output.bias exist */
     int32_t ffn_bias;           /* ffn_{gate,up,down}.bias exist in layers without experts */
+    int32_t conv_rows;          /* rows that a convolution reads, its own and those before it */
+    int32_t conv_bias;          /* the convolution and the matrices around it have biases */
 };
 
 static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
 {
     return params->layer_flags ? params->layer_flags[layer] : RF_LAYER_WINDOW;
+}
+
+/* Whether a layer has a convolution, and no keys and values. */
+static inline int rf_is_conv(const struct rf_params *params, int32_t layer)
+{
+    return (rf_layer_flags(params, layer) & RF_LAYER_CONV) != 0;
+}
+
+/* The layers before `end` with keys and values; those without, which have a state. */
+static inline int32_t rf_n_attention(const struct rf_params *params, int32_t end)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < end; i++) n += !rf_is_conv(params, i);
+    return n;
+}
+
+static inline int32_t rf_n_conv(const struct rf_params *params, int32_t end)
+{
+    return end - rf_n_attention(params, end);
 }
 
 /* Whether a layer has one feed-forward for all rows, and the width of that. */

@@ -7,6 +7,7 @@
 #define RF_TOKEN_EMBD "token_embd.weight"
 #define RF_OUTPUT "output.weight"
 #define RF_ROUTER "ffn_gate_inp.weight"
+#define RF_CONV "shortconv.conv.weight"
 
 enum rf_weight_role {
     RF_WEIGHT_MATRIX,  /* weights of a linear layer */
@@ -19,6 +20,10 @@ enum rf_weight_role {
 /* gpt-oss names this norm after the branch before it. */
 #define RF_FFN_NORM(p) \
     ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
+/* lfm2's converter names the last norm after another one. */
+#define RF_OUTPUT_NORM(p)                                                                 \
+    ((p)->arch == RF_ARCH_LFM2 || (p)->arch == RF_ARCH_LFM2MOE ? "token_embd_norm.weight" \
+                                                               : "output_norm.weight")
 #define RF_HF_ROUTER(p) ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")
 /* Named after its place, which differs where the branch before it has a norm of its own. */
 #define RF_HF_FFN_NORM(p) \
@@ -34,23 +39,42 @@ enum rf_weight_role {
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
-    X(output_norm, "output_norm.weight", "model.norm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, 1) \
     X(output, RF_OUTPUT, "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
     X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, \
       !p->no_input_norm) \
-    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q(p), 1) \
-    X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
-    X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
-    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_q(p), p->n_embd, 1) \
-    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q(p), 1, p->qkv_bias) \
-    X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
-    X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
+    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q(p), \
+      !rf_is_conv(p, layer)) \
+    X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
+      !rf_is_conv(p, layer)) \
+    X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
+      !rf_is_conv(p, layer)) \
+    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_q(p), p->n_embd, \
+      !rf_is_conv(p, layer)) \
+    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q(p), 1, \
+      p->qkv_bias && !rf_is_conv(p, layer)) \
+    X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, \
+      p->qkv_bias && !rf_is_conv(p, layer)) \
+    X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, \
+      p->qkv_bias && !rf_is_conv(p, layer)) \
     X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, \
-      p->qk_norm) \
+      p->qk_norm && !rf_is_conv(p, layer)) \
     X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, \
-      p->qk_norm) \
+      p->qk_norm && !rf_is_conv(p, layer)) \
+    X(conv_in, "shortconv.in_proj.weight", "conv.in_proj.weight", MATRIX, p->n_embd, \
+      3 * (int64_t)p->n_embd, rf_is_conv(p, layer)) \
+    X(conv, RF_CONV, "conv.conv.weight", VECTOR, p->conv_rows, p->n_embd, \
+      rf_is_conv(p, layer)) \
+    X(conv_out, "shortconv.out_proj.weight", "conv.out_proj.weight", MATRIX, p->n_embd, \
+      p->n_embd, rf_is_conv(p, layer)) \
+    X(conv_in_bias, "shortconv.in_proj.bias", "conv.in_proj.bias", VECTOR, \
+      3 * (int64_t)p->n_embd, 1, p->conv_bias && rf_is_conv(p, layer)) \
+    X(conv_bias, "shortconv.conv.bias", "conv.conv.bias", VECTOR, p->n_embd, 1, \
+      p->conv_bias && rf_is_conv(p, layer)) \
+    X(conv_out_bias, "shortconv.out_proj.bias", "conv.out_proj.bias", VECTOR, p->n_embd, 1, \
+      p->conv_bias && rf_is_conv(p, layer)) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
@@ -62,14 +86,16 @@ enum rf_weight_role {
       rf_is_dense(p, layer)) \
     X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
       rf_is_dense(p, layer)) \
-    X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, p->o_bias) \
+    X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, \
+      p->o_bias && !rf_is_conv(p, layer)) \
     X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(down_bias, "ffn_down.bias", "mlp.down_proj.bias", VECTOR, p->n_embd, 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
-    X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, p->attn_sinks) \
+    X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, \
+      p->attn_sinks && !rf_is_conv(p, layer)) \
     X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, \
       !rf_is_dense(p, layer)) \
     X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, \
@@ -78,6 +104,8 @@ enum rf_weight_role {
       p->n_ff, !rf_is_dense(p, layer)) \
     X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, \
       p->n_embd, !rf_is_dense(p, layer)) \
+    X(router_choice, "exp_probs_b.bias", "feed_forward.expert_bias", VECTOR, p->n_expert, 1, \
+      p->expert_choice_bias && !rf_is_dense(p, layer)) \
     X(router_bias, "ffn_gate_inp.bias", "mlp.router.bias", VECTOR, p->n_expert, 1, p->expert_bias) \
     X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, \
       p->n_expert, p->expert_bias) \

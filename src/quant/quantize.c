@@ -76,7 +76,7 @@ static enum rf_dtype written_type(const struct job *job, const struct rf_tensor 
     enum rf_dtype from = values_type(job, tensor), to;
     int is_float = rf_dtype_info(from)->block_elems == 1;
     if (tensor->n_dims < 2 || tensor->ne[1] == 1 || rf_ends_with(tensor->name, ".bias") ||
-        rf_ends_with(tensor->name, RF_ROUTER))
+        rf_ends_with(tensor->name, RF_ROUTER) || rf_ends_with(tensor->name, RF_CONV))
         return from;
     if (is_table(tensor) && !is_head(job, tensor) && target == job->options->target &&
         target != RF_TARGET_BF16)

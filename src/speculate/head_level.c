@@ -170,6 +170,12 @@ const struct rf_head *rf_head_level_head(const struct rf_head_level *level)
     return level->passes->head;
 }
 
+uint64_t rf_head_level_held(const struct rf_head_level *level)
+{
+    return (uint64_t)(level->end - level->first) * level->width * sizeof *level->features +
+           level->cache->backend->ops->cache_held(level->cache);
+}
+
 /* ---- life ---- */
 
 void rf_head_passes_free(struct rf_head_passes *passes)

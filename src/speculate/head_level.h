@@ -51,6 +51,8 @@ int rf_head_level_check(const void *data, size_t bytes, int32_t n);
  * none. */
 void rf_head_level_load(struct rf_head_level *level, const void *data, size_t bytes);
 const struct rf_head *rf_head_level_head(const struct rf_head_level *level);
+/* Bytes of the features and of the keys and values that the level holds. */
+uint64_t rf_head_level_held(const struct rf_head_level *level);
 /* The greatest number of positions that a row of the head reads. */
 int32_t rf_head_level_window(const struct rf_head_level *level);
 

@@ -8,7 +8,10 @@
 #include "riffle.h"
 #include "support/check.h"
 
-#define TINY_MODEL "stories260K.gguf"
+/* Some tests are built for another model, too (CMakeLists.txt). */
+#ifndef TINY_MODEL
+#    define TINY_MODEL "stories260K.gguf"
+#endif
 #define QUANTISED_MODEL "stories260K-q.gguf"
 #define CHECK_OK(call) check_ok((call), #call, __LINE__)
 /* The call fails with `code` and a sentence. */
@@ -55,7 +58,8 @@ static inline riffle_session *open_session(riffle_model *model, int32_t n_ctx, i
     return session;
 }
 
-/* A random draft head of the tiny model. NULL on two devices, which have none. */
+/* A random draft head of stories260K.gguf. NULL on two devices, which have none, and for another
+ * model. */
 #define TINY_HEAD "heads/chosen.gguf"
 
 static inline const char *head_if_any(void)
@@ -67,6 +71,7 @@ static inline const char *head_if_any(void)
     options.chain = "head";
     options.head = TINY_HEAD;
     if (riffle_model_open(&model, TINY_MODEL, &options) < 0) {
+        if (strstr(riffle_last_error(), "a head of another target")) return NULL;
         fprintf(stderr, "%s\n", riffle_last_error());
         exit(1);
     }

@@ -115,6 +115,22 @@ static void wrong_numbers_are_refused(void)
     check_refused(NULL, "all", RIFFLE_ERR_ARGUMENT, "no other device was chosen");
 }
 
+/* A device of another kind may not compute all parts of models. */
+static void refused_models_stay_on_the_processor(void)
+{
+    riffle_model_info info;
+    riffle_model_options options = options_of("auto", NULL);
+    plain_refuse_models(1);
+    check_refused("plain", "all", RIFFLE_ERR_UNSUPPORTED, "computes no llama now");
+    riffle_model *model = open_with(&options, &info);
+    CHECK_STR(info.device, "cpu");
+    riffle_model_close(model);
+    plain_refuse_models(0);
+    model = open_with(&options, &info);
+    CHECK_STR(info.device, "plain:0");
+    riffle_model_close(model);
+}
+
 /* How many layers "auto" puts on a device with so much memory. */
 static int32_t chosen(uint64_t memory, int32_t ctx, const char *chain)
 {
@@ -203,6 +219,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "cuda") == 0) return check_cuda();
     answers_are_the_same("plain");
     wrong_numbers_are_refused();
+    refused_models_stay_on_the_processor();
     memory_decides();
     return check_result();
 }

@@ -177,7 +177,7 @@ static void check_model(const char *path, const char *activations, const char *c
     riffle_model_options_init(&options, sizeof options);
     options.activations = activations;
     options.chain = chain;
-    options.head = strstr(chain, "head") ? TINY_HEAD : NULL;
+    options.head = strstr(chain, "head") ? "heads/chosen.gguf" : NULL;
     chains = all;
     n_chains = n_all;
     riffle_model *model;

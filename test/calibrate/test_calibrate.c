@@ -418,6 +418,9 @@ static void refused(void)
     CHECK_FAILS(riffle_quantize(TINY_MODEL, folder, "mxfp4", &options), RIFFLE_ERR_IO);
     CHECK_FAILS(riffle_quantize("absent.gguf", output, "mxfp4", &options), RIFFLE_ERR_IO);
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8", NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_quantize("stories260K-conv.gguf", output, "q4", &options),
+                RIFFLE_ERR_UNSUPPORTED);
+    CHECK(strstr(riffle_last_error(), "convolutions") != NULL);
     options.high_share = -2;
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
     options.high_share = 101;

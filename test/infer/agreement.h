@@ -13,7 +13,7 @@
 struct agreement {
     const struct device *device;
     double bf16, quantised;
-    int experts; /* the device has them */
+    int experts, convs; /* the device has them */
 };
 
 enum { N_TOKENS = 272, ROWS = RF_TREE_ROWS };
@@ -176,6 +176,25 @@ static inline void check_agreement(const struct agreement *agreement)
         experts.expert_norm = 0;
         check_synthetic(agreement, "a shared expert", &experts, blocks_of_32, 8, RF_WEIGHTS_STORED);
         check_synthetic(agreement, "a shared expert, BF16", &experts, &bf16, 1, RF_WEIGHTS_BF16);
+    }
+
+    if (agreement->convs) {
+        static const uint8_t layers[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV};
+        struct rf_params conv = qwen2;
+        conv.arch = RF_ARCH_LFM2;
+        conv.arch_name = "lfm2";
+        conv.n_layer = 3;
+        conv.layer_flags = layers;
+        conv.qk_norm = 1;
+        conv.conv_rows = 3;
+        check_synthetic(agreement, "convolutions", &conv, &bf16, 1, RF_WEIGHTS_BF16);
+        conv.conv_rows = 5;
+        conv.conv_bias = conv.o_bias = 1;
+        conv.n_embd = mixed.n_embd;
+        conv.n_head = mixed.n_head;
+        conv.n_ff = mixed.n_ff;
+        check_synthetic(agreement, "convolutions with biases", &conv, blocks_of_32, 8,
+                        RF_WEIGHTS_STORED);
     }
 
     struct rf_params qwen3 = qwen2;

@@ -498,6 +498,30 @@ static void check_experts(void)
     check_synthetic("all experts in MXFP4", &params, &mxfp4, 1, RF_WEIGHTS_STORED);
 }
 
+/* Convolutions before, between and after attention. */
+static void check_convolutions(void)
+{
+    static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1},
+                               bf16 = RF_BF16;
+    static const uint8_t flags[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV, RF_LAYER_CONV};
+    struct rf_params params = synthetic_qwen2();
+    params.arch = RF_ARCH_LFM2;
+    params.arch_name = "lfm2";
+    params.n_layer = 4;
+    params.layer_flags = flags;
+    params.qkv_bias = 0;
+    params.qk_norm = 1;
+    params.conv_rows = 3;
+    check_synthetic("convolutions", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    params.n_layer = 2; /* products of rounded values: each layer adds to the error */
+    params.conv_rows = 6;
+    params.conv_bias = 1;
+    params.n_embd = 96;
+    params.n_head = 8;
+    params.n_ff = 160;
+    check_synthetic("convolutions in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
+}
+
 int main(void)
 {
     struct rf_error error = {.text = ""};
@@ -528,6 +552,7 @@ int main(void)
     qwen3.qk_norm = 1;
     check_synthetic("qwen3", &qwen3, &bf16, 1, RF_WEIGHTS_BF16);
     check_experts();
+    check_convolutions();
 
     static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
     struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */

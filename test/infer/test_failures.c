@@ -279,12 +279,33 @@ static void fail_everywhere(const struct script *undisturbed, const struct rf_so
     printf("%s: %d calls can fail\n", undisturbed->kind->name, last);
 }
 
+/* The same on a model whose first and last layers have states in place of keys and values. */
+static void check_states(void)
+{
+    static const enum rf_dtype bf16 = RF_BF16;
+    static const uint8_t flags[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV};
+    static struct script undisturbed;
+    struct rf_params convs = params;
+    convs.n_layer = 3;
+    convs.layer_flags = flags;
+    convs.conv_rows = 3;
+    struct rf_source *source = synthetic_new(&convs, &bf16, 1);
+    CHECK(source != NULL);
+    if (!source) return;
+    script_new(&undisturbed, &plain_backend_kind);
+    run(&undisturbed, source);
+    CHECK(undisturbed.n_out > 40 && undisturbed.n_failures == 0);
+    fail_everywhere(&undisturbed, source);
+    synthetic_free(source);
+}
+
 int main(void)
 {
     static const enum rf_dtype bf16 = RF_BF16;
     static struct script undisturbed[2];
     struct rf_source *source = synthetic_new(&params, &bf16, 1);
     if (!source) return 1;
+    check_states();
     for (int k = 0; k < 2; k++) {
         script_new(&undisturbed[k], kinds[k]);
         run(&undisturbed[k], source);

@@ -150,7 +150,7 @@ static void check_device(const struct rf_params *params)
 
 int main(void)
 {
-    static const struct agreement agreement = {&plain, TOLERANCE, TOLERANCE, 1};
+    static const struct agreement agreement = {&plain, TOLERANCE, TOLERANCE, 1, 1};
     struct rf_params qwen2 = synthetic_qwen2();
     check_agreement(&agreement);
     check_device(&qwen2);

@@ -95,7 +95,7 @@ int main(void)
                                mixed = {"processor and plain", &shared_mixed_kind, NULL};
     /* Bounds of the processor alone (test_engine.c). */
     static const struct agreement agreement = {
-        .device = &mixed, .bf16 = 1.2e-2, .quantised = 1.8e-2, .experts = 1};
+        .device = &mixed, .bf16 = 1.2e-2, .quantised = 1.8e-2, .experts = 1, .convs = 1};
     check_kinds(&cpu, &cpus);
     check_kinds(&plain, &plains);
     shared_set_layers(1);

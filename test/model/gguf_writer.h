@@ -291,4 +291,32 @@ static inline void w_qwen2(struct w_file *file)
     w_f32(file, "qwen2.rope.scaling.factor", 2.0f);
 }
 
+/* lfm2: a layer with attention and one with a convolution over three rows; qwen2's vocabulary. */
+static inline void w_lfm2(struct w_file *file)
+{
+    static const char *const tokens[] = {"a", "b", "ab", "c", "<|end|>"}, *const merges[] = {"a b"};
+    static const struct {
+        const char *name;
+        uint64_t ne0, ne1;
+    } tensors[] = {
+        {"blk.0.attn_q_norm.weight", 4, 0},        {"blk.0.attn_k_norm.weight", 4, 0},
+        {"blk.1.attn_norm.weight", 8, 0},          {"blk.1.ffn_norm.weight", 8, 0},
+        {"blk.1.ffn_gate.weight", 8, 16},          {"blk.1.ffn_up.weight", 8, 16},
+        {"blk.1.ffn_down.weight", 16, 8},          {"blk.1.shortconv.conv.weight", 3, 8},
+        {"blk.1.shortconv.in_proj.weight", 8, 24}, {"blk.1.shortconv.out_proj.weight", 8, 8},
+        {"token_embd_norm.weight", 8, 0}};
+    static const uint32_t kv_heads[] = {1, 0};
+    w_model(file, "lfm2", 5);
+    w_drop_tensor(file, "output_norm.weight");
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        w_tensor(file, tensors[i].name, tensors[i].ne0, tensors[i].ne1);
+    w_u32(file, "lfm2.block_count", 2);
+    w_u32(file, "lfm2.shortconv.l_cache", 3);
+    w_numbers(file, "lfm2.attention.head_count_kv", W_I32, kv_heads, 2);
+    w_string(file, "tokenizer.ggml.model", "gpt2");
+    w_string(file, "tokenizer.ggml.pre", "lfm2");
+    w_strings(file, "tokenizer.ggml.tokens", tokens, 5);
+    w_strings(file, "tokenizer.ggml.merges", merges, 1);
+}
+
 #endif

@@ -189,6 +189,53 @@ static inline void hf_llama(struct hf_model *model)
     model->texts[HF_HEADER2].data[model->texts[HF_HEADER2].bytes++] = '}';
 }
 
+/* Lfm2, tied: a layer with attention and one with a convolution over three rows; qwen2's
+ * vocabulary. */
+static inline void hf_lfm2(struct hf_model *model)
+{
+    static const struct {
+        const char *name;
+        size_t rows, columns;
+    } tensors[] = {{"model.embed_tokens.weight", 8, 8},
+                   {"model.embedding_norm.weight", 8, 0},
+                   {"model.layers.0.self_attn.q_proj.weight", 8, 8},
+                   {"model.layers.0.self_attn.k_proj.weight", 4, 8},
+                   {"model.layers.0.self_attn.v_proj.weight", 4, 8},
+                   {"model.layers.0.self_attn.out_proj.weight", 8, 8},
+                   {"model.layers.0.self_attn.q_layernorm.weight", 4, 0},
+                   {"model.layers.0.self_attn.k_layernorm.weight", 4, 0},
+                   {"model.layers.1.conv.in_proj.weight", 24, 8},
+                   {"model.layers.1.conv.conv.weight", 8, 3},
+                   {"model.layers.1.conv.out_proj.weight", 8, 8}};
+    static const struct {
+        const char *name;
+        size_t rows, columns;
+    } both[] = {{"operator_norm.weight", 8, 0},
+                {"ffn_norm.weight", 8, 0},
+                {"feed_forward.w1.weight", 16, 8},
+                {"feed_forward.w2.weight", 8, 16},
+                {"feed_forward.w3.weight", 16, 8}};
+    hf_qwen2(model);
+    hf_set(model, HF_CONFIG,
+           "{\"architectures\":[\"Lfm2ForCausalLM\"],\"model_type\":\"lfm2\",\"hidden_size\":8,"
+           "\"block_ff_dim\":24,\"block_multiple_of\":8,\"num_hidden_layers\":2,"
+           "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"full_attn_idxs\":[0],"
+           "\"conv_L_cache\":3,\"conv_bias\":false,\"max_position_embeddings\":64,"
+           "\"norm_eps\":1e-05,\"eos_token_id\":5,\"tie_embedding\":true}");
+    hf_set(model, HF_HEADER, "{");
+    model->data_bytes[0] = 0;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        hf_tensor(model, 0, tensors[i].name, tensors[i].rows, tensors[i].columns);
+    for (size_t i = 0; i < 2 * sizeof both / sizeof *both; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%zu.%s", i % 2, both[i / 2].name);
+        hf_tensor(model, 0, name, both[i / 2].rows, both[i / 2].columns);
+    }
+    struct hf_text *header = &model->texts[HF_HEADER];
+    header->data[header->bytes++] = '}';
+    hf_replace(header, "[8,3]", "[8,1,3]");
+}
+
 /* The bytes of a safetensors file (free them). */
 static inline unsigned char *hf_shard(const struct hf_model *model, int shard, size_t *bytes)
 {

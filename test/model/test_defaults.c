@@ -79,7 +79,7 @@ static void compare_numbers(const struct wanted *wanted, const struct rf_params 
     compare_number(wanted, "gate_alpha", (double)p->gate_alpha);
 }
 
-/* w: a window; n, N: no rotation, with and without a window. */
+/* w: a window; n, N: no rotation, with and without a window; c: a convolution. */
 static void compare_layers(const struct wanted *wanted, const struct rf_params *p)
 {
     struct rf_str layers = rf_json_text(rf_json_get(wanted->values, "layers")),
@@ -89,7 +89,7 @@ static void compare_layers(const struct wanted *wanted, const struct rf_params *
     for (int32_t i = 0; i < p->n_layer && (size_t)i < layers.bytes; i++) {
         int flags = rf_layer_flags(p, i), is_local = local.data[(size_t)i % local.bytes] == 'l';
         int window = p->window > 0 && flags & RF_LAYER_WINDOW, still = flags & RF_LAYER_NO_ROPE;
-        char got = still ? window ? 'n' : 'N' : window ? 'w' : '.';
+        char got = flags & RF_LAYER_CONV ? 'c' : still ? window ? 'n' : 'N' : window ? 'w' : '.';
         has_window |= window;
         CHECK_MSG(got == layers.data[i], "%s: layer %d is %c, not %c", wanted->name, i, got,
                   layers.data[i]);
@@ -97,6 +97,9 @@ static void compare_layers(const struct wanted *wanted, const struct rf_params *
                   wanted->name, i);
     }
     compare_number(wanted, "window", has_window ? p->window : 0);
+    if (!rf_n_conv(p, p->n_layer)) return;
+    compare_number(wanted, "conv_rows", p->conv_rows);
+    compare_number(wanted, "conv_bias", p->conv_bias);
 }
 
 /* Pairs [index, frequency], at a position. */

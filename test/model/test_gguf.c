@@ -301,6 +301,41 @@ static const struct mutation qwen2_mutations[] = {
      SET_STRING, .target = "qwen2.rope.scaling.type", .text = "dynamic"},
 };
 
+static const struct mutation lfm2_mutations[] = {
+    {"lfm2.shortconv.l_cache is missing", F, DROP, .target = "lfm2.shortconv.l_cache"},
+    {"lfm2.shortconv.l_cache is 0", F, SET_U32, .target = "lfm2.shortconv.l_cache", .number = 0},
+    {"convolutions over 1 rows; from 2 to 16 are supported", U, SET_U32,
+     .target = "lfm2.shortconv.l_cache", .number = 1},
+    {"convolutions over 17 rows", U, SET_U32, .target = "lfm2.shortconv.l_cache", .number = 17},
+    {"blk.1.shortconv.conv.weight is [3, 8, 1, 1], but the parameters ask for [4, 8]", F, SET_U32,
+     .target = "lfm2.shortconv.l_cache", .number = 4},
+    {"head_count_kv is 0; it must be from 1", F, SET_ELEM, .target = "lfm2.attention.head_count_kv",
+     .number = 0, .index = 0},
+    {"blk.1.attn_q.weight is missing", F, SET_ELEM, .target = "lfm2.attention.head_count_kv",
+     .number = 1, .index = 1},
+    {"head_count_kv differs between layers (1 and 2)", U, SET_ELEM,
+     .target = "lfm2.attention.head_count_kv", .number = 2, .index = 1},
+    {"head_count_kv differs between layers (1 and -1)", U, SET_ELEM,
+     .target = "lfm2.attention.head_count_kv", .number = BIG, .index = 1},
+    {"head_count_kv is of type FLOAT32, not integers", F, SET_ELEM_TYPE,
+     .target = "lfm2.attention.head_count_kv", .number = W_F32},
+    {"head_count_kv has 2 elements, but the model has 1 layers", F, SET_U32,
+     .target = "lfm2.block_count", .number = 1},
+    {"blk.1.shortconv.in_proj.weight is missing", F, TENSOR_DROP,
+     .target = "blk.1.shortconv.in_proj.weight"},
+    {"blk.1.shortconv.conv.weight is missing", F, TENSOR_DROP,
+     .target = "blk.1.shortconv.conv.weight"},
+    {"blk.1.shortconv.in_proj.weight is [8, 23, 1, 1], but the parameters ask for [8, 24]", F,
+     TENSOR_RESIZE, .target = "blk.1.shortconv.in_proj.weight", .number = 23, .index = 1},
+    {"token_embd_norm.weight is missing", F, TENSOR_NAME, .target = "token_embd_norm.weight",
+     .text = "output_norm.weight"},
+    {"blk.1.attn_q.weight has no place", U, TENSOR_ADD, .target = "blk.1.attn_q.weight",
+     .number = 8},
+    {"blk.1.shortconv.conv.bias has no place", U, TENSOR_ADD, .target = "blk.1.shortconv.conv.bias",
+     .number = 8},
+    {"dense_2.weight has no place", U, TENSOR_ADD, .target = "dense_2.weight", .number = 8},
+};
+
 static struct w_value *value_of(struct w_file *file, const char *key)
 {
     for (size_t i = 0; i < file->n_values; i++)
@@ -523,6 +558,15 @@ static void test_good_variants(void)
     }
     rf_source_close(source);
 
+    source = open_edited(w_lfm2, NULL);
+    if (source) {
+        const struct rf_params *p = &source->params;
+        CHECK(!rf_is_conv(p, 0) && rf_is_conv(p, 1) && p->n_head_kv == 1 && p->conv_rows == 3);
+        CHECK(rf_n_attention(p, 2) == 1 && rf_n_conv(p, 2) == 1 && p->qk_norm && p->tied_output);
+        CHECK_INT(p->rope_style, RF_ROPE_NEOX);
+    }
+    rf_source_close(source);
+
     source = open_edited(w_qwen2, without_biases);
     if (source) CHECK(!source->params.qkv_bias && !source->params.o_bias);
     rf_source_close(source);
@@ -607,8 +651,7 @@ static void test_allocation_failures(void (*make)(struct w_file *))
 {
     static struct w_file file;
     make(&file);
-    w_tensor(&file, "rope_freqs.weight", 2, 0);
-    if (make == w_qwen2) w_drop_tensor(&file, "rope_freqs.weight");
+    if (make == w_llama) w_tensor(&file, "rope_freqs.weight", 2, 0);
     size_t bytes, header;
     unsigned char *data = w_bytes(&file, &bytes, &header);
     struct rf_error error;
@@ -697,6 +740,11 @@ int main(void)
         test_mutation(w_llama, &llama_mutations[i]);
     for (size_t i = 0; i < sizeof qwen2_mutations / sizeof *qwen2_mutations; i++)
         test_mutation(w_qwen2, &qwen2_mutations[i]);
+    for (size_t i = 0; i < sizeof lfm2_mutations / sizeof *lfm2_mutations; i++)
+        test_mutation(w_lfm2, &lfm2_mutations[i]);
+    test_truncation(w_lfm2);
+    test_corruption(w_lfm2);
+    test_allocation_failures(w_lfm2);
     test_truncation(w_llama);
     test_truncation(w_qwen2);
     test_corruption(w_llama);

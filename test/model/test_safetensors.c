@@ -229,6 +229,36 @@ static const struct mutation llama_mutations[] = {
     {"both have the id 5", F, HF_TOKENIZER_CONFIG, "\"6\":", "\"5\":"},
 };
 
+static const struct mutation lfm2_mutations[] = {
+    {"model.layers.1.operator_norm.weight is missing", F, HF_HEADER, "layers.1.operator_norm",
+     "layers.7.operator_norm"},
+    {"model.embedding_norm.weight is missing", F, HF_HEADER, "\"model.embedding_norm.weight\"",
+     "\"model.layers.9.ffn_norm.weight\""},
+    {"tensor model.norm.weight is not one that a lfm2 model computes with", U, HF_HEADER,
+     "model.embedding_norm.weight", "model.norm.weight"},
+    {"model.layers.1.self_attn.q_proj.weight is missing", F, HF_CONFIG, "idxs\":[0]",
+     "idxs\":[0,1]"},
+    {"model.layers.0.conv.in_proj.weight is missing", F, HF_CONFIG, "idxs\":[0]", "idxs\":[1]"},
+    {"no layer has attention", U, HF_CONFIG, "idxs\":[0]", "idxs\":[7]"},
+    {"layer_types is a list of 1 layers, but there are 2", F, HF_CONFIG, "\"conv_L_cache\"",
+     "\"layer_types\":[\"conv\"],\"conv_L_cache\""},
+    {"layer_types[1] is \"mamba\"; conv and full_attention are supported", U, HF_CONFIG,
+     "\"conv_L_cache\"", "\"layer_types\":[\"conv\",\"mamba\"],\"conv_L_cache\""},
+    {"convolutions over 1 rows", U, HF_CONFIG, "L_cache\":3", "L_cache\":1"},
+    {"convolutions over 1000 rows", U, HF_CONFIG, "L_cache\":3", "L_cache\":1000"},
+    {"model.layers.1.conv.conv.weight is [3, 8, 1, 1], but the parameters ask for [2, 8]", F,
+     HF_CONFIG, "L_cache\":3", "L_cache\":2"},
+    {"model.layers.1.conv.conv.weight is [3, 2, 4, 1]", F, HF_HEADER, "[8,1,3]", "[4,2,3]"},
+    {"model.layers.1.conv.in_proj.bias is missing", F, HF_CONFIG, "bias\":false", "bias\":true"},
+    {"conv_bias is neither", F, HF_CONFIG, "bias\":false", "bias\":1"},
+    {"w1.weight is [8, 16, 1, 1], but the parameters ask for [8, 24]", F, HF_CONFIG,
+     "\"block_multiple_of\":8", "\"block_auto_adjust_ff_dim\":false"},
+    {"which is no width", F, HF_CONFIG, "\"block_multiple_of\":8",
+     "\"block_ffn_dim_multiplier\":1e300"},
+    {"which is no width", F, HF_CONFIG, "\"block_multiple_of\":8",
+     "\"block_ffn_dim_multiplier\":-1"},
+};
+
 static void test_mutation(void (*make)(struct hf_model *), const struct mutation *m)
 {
     static struct hf_model model;
@@ -538,6 +568,21 @@ static void test_good_variants(void)
     rf_source_close(source);
 }
 
+static void test_good_lfm2(void)
+{
+    static struct hf_model model;
+    hf_lfm2(&model);
+    struct rf_source *source = open_good(&model, folder);
+    if (source) {
+        const struct rf_params *p = &source->params;
+        CHECK(!rf_is_conv(p, 0) && rf_is_conv(p, 1) && p->conv_rows == 3 && !p->conv_bias);
+        CHECK(p->n_ff == 16 && p->tied_output && p->rms_eps == 1e-5f && p->rope.theta == 1e6f);
+        const struct rf_tensor *conv = rf_source_tensor(source, "blk.1.shortconv.conv.weight");
+        CHECK(conv && conv->n_dims == 2 && conv->ne[0] == 3 && conv->ne[1] == 8);
+    }
+    rf_source_close(source);
+}
+
 /* Sampling is what generation_config.json recommends, unless it says not to sample. */
 static void test_recommended_sampling(void)
 {
@@ -687,6 +732,10 @@ int main(void)
         test_mutation(hf_qwen2, &qwen2_mutations[i]);
     for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)
         test_mutation(hf_llama, &llama_mutations[i]);
+    test_good_lfm2();
+    for (size_t i = 0; i < sizeof lfm2_mutations / sizeof *lfm2_mutations; i++)
+        test_mutation(hf_lfm2, &lfm2_mutations[i]);
+    test_allocation_failures(hf_lfm2);
     test_truncation_and_corruption();
     test_header_length();
     test_allocation_failures(hf_qwen2);

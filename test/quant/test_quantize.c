@@ -10,6 +10,7 @@
 #include "model/hf_writer.h"
 #include "model/open.h"
 #include "model/reader.h"
+#include "model/tensors.h"
 #include "open_source.h"
 #include "platform/file.h"
 #include "platform/memory.h"
@@ -81,6 +82,17 @@ static void check_types(const char *in, const char *type, enum rf_dtype q, enum 
     CHECK_INT(type_in(source, "token_embd.weight"), table);
     CHECK_INT(type_in(source, "output.weight"), head);
     CHECK_INT(type_in(source, "blk.2.attn_norm.weight"), RF_F32);
+    rf_source_close(source);
+}
+
+/* Kernels of convolutions are no matrices of linear layers. */
+static void convolutions_stay(void)
+{
+    CHECK_OK(riffle_quantize("architectures/lfm2/model.gguf", output, "q4", NULL));
+    struct rf_source *source = open_source(output);
+    CHECK_INT(type_in(source, "blk.0." RF_CONV), RF_F32);
+    CHECK_INT(type_in(source, "blk.0.shortconv.in_proj.weight"), RF_Q4_1);
+    CHECK_INT(type_in(source, "blk.0.shortconv.out_proj.weight"), RF_Q4_1);
     rf_source_close(source);
 }
 
@@ -361,6 +373,7 @@ int main(void)
     check_types(TINY_MODEL, "bf16", RF_BF16, RF_BF16, RF_BF16, RF_BF16);
     check_types(QUANTISED_MODEL, "mxfp4", RF_Q4_0, RF_F32, RF_Q8_0, RF_MXFP4);
     check_types(QUANTISED_MODEL, "bf16", RF_BF16, RF_BF16, RF_BF16, RF_BF16);
+    convolutions_stay();
     metadata_stays(TINY_MODEL, "mxfp4", 2, 38);
     metadata_stays(QUANTISED_MODEL, "q8_0", 2, 7);
     the_file_is_the_draft(TINY_MODEL, "mxfp4", RF_WEIGHTS_MXFP4);

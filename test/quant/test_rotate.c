@@ -162,6 +162,7 @@ int main(void)
     refused("architectures/gemma2/model.gguf", out, "norms behind attention");
     refused("architectures/olmo2/model.gguf", out, "norms behind attention");
     refused("architectures/phi3/model.gguf", out, "fused");
+    refused("architectures/lfm2/model.gguf", out, "convolutions");
     refused("experts/mixtral.gguf", out, "experts");
     CHECK_INT(rmdir(folder), 0);
     return check_result();

@@ -11,6 +11,8 @@
  *         rotate q and k by the position          rope
  *         append k and v to the layer's keys and values
  *         x += Wo attend(q, keys, values)         n_head / n_head_kv queries share a key and value
+ *             or, in a layer with a convolution: b, c, z = Win h; append b * z to the layer's rows;
+ *             x += Wout (c * the weighted sum of the last few rows, element by element)
  *         h = rms_norm(x)
  *         x += Wdown (silu(Wgate h) * Wup h)      with experts: a weighted sum of some such results
  *     logits = Woutput rms_norm(x)                [n_vocab]
@@ -32,12 +34,15 @@
 struct state {
     float *x;             /* [n_embd]: the residual stream */
     float *normed, *out;  /* [n_embd]: a block's input and output */
+    float *gated;         /* [n_embd]: a convolution's result */
     float *q, *heads;     /* [n_head * head_dim]: queries, and what each attended to */
     float *gate, *up;     /* [the widest feed-forward] */
     float *routed;        /* [n_expert]: the router's values */
     double *sum;          /* [n_embd]: the experts' results */
     float *rounded;       /* the widest input of a linear layer */
     float *keys, *values; /* [n_layer][n_tokens][n_head_kv * head_dim] */
+    float *bcz;           /* [3 * n_embd]: the gates of a convolution and what they gate */
+    float *rows;          /* [n_layer][n_tokens][n_embd]: what convolutions read */
     double *score;        /* [n_tokens] */
 };
 
@@ -48,6 +53,8 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
 static void attention_block(struct state *s, const struct rf_params *p,
                             const struct reference_layer *w, float *keys, float *values,
                             int position, int f16);
+static void conv_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                       float *rows, int position);
 static void feed_forward_block(struct state *s, const struct rf_params *p,
                                const struct reference_layer *w);
 static void experts_block(struct state *s, const struct rf_params *p,
@@ -95,8 +102,12 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
     size_t layer_kv = (size_t)n_tokens * (size_t)p->n_head_kv * (size_t)p->head_dim;
     memcpy(s->x, w->embedding + (size_t)token * n_embd, n_embd * sizeof *s->x);
     for (int32_t l = 0; l < p->n_layer; l++) {
-        attention_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv,
-                        s->values + (size_t)l * layer_kv, position, f16);
+        if (rf_is_conv(p, l))
+            conv_block(s, p, &w->layers[l], s->rows + (size_t)l * (size_t)n_tokens * n_embd,
+                       position);
+        else
+            attention_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv,
+                            s->values + (size_t)l * layer_kv, position, f16);
         feed_forward_block(s, p, &w->layers[l]);
         if (on_layer) on_layer(user, l, position, s->x);
     }
@@ -137,6 +148,29 @@ static void attention_block(struct state *s, const struct rf_params *p,
     }
     linear(s->out, &w->o, w->bo, s->heads, p->n_embd, n_q, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
+}
+
+/* x += Wout (c * convolution of the rows b * z). rows: this layer's, [n_tokens][n_embd]. */
+static void conv_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                       float *rows, int position)
+{
+    int n = p->n_embd;
+    rms_norm(s->normed, s->x, w->attn_norm, n, p->rms_eps);
+    linear(s->bcz, &w->conv_in, w->conv_in_bias, s->normed, 3 * n, n, s->rounded);
+    for (int i = 0; i < n; i++)
+        rows[(size_t)position * (size_t)n + (size_t)i] = s->bcz[i] * s->bcz[2 * n + i];
+    for (int i = 0; i < n; i++) {
+        double sum = w->conv_bias ? (double)w->conv_bias[i] : 0;
+        for (int k = 0; k < p->conv_rows; k++) {
+            int t = position - (p->conv_rows - 1) + k;
+            if (t >= 0)
+                sum += (double)w->conv[i * p->conv_rows + k] *
+                       (double)rows[(size_t)t * (size_t)n + (size_t)i];
+        }
+        s->gated[i] = (float)((double)s->bcz[n + i] * sum);
+    }
+    linear(s->out, &w->conv_out, w->conv_out_bias, s->gated, n, n, s->rounded);
+    for (int i = 0; i < n; i++) s->x[i] += s->out[i];
 }
 
 /* x += the feed-forward network of norm(x), or that of the experts chosen for this token. */
@@ -295,9 +329,12 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->rounded = calloc(n_embd + n_q + n_ff, sizeof(float));
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
+    s->bcz = calloc(3 * n_embd, sizeof(float));
+    s->gated = calloc(n_embd, sizeof(float));
+    s->rows = calloc(n_embd * (size_t)p->n_layer * (size_t)n_tokens, sizeof(float));
     s->score = calloc((size_t)n_tokens, sizeof(double));
     int done = s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded &&
-               s->keys && s->values;
+               s->keys && s->values && s->bcz && s->gated && s->rows;
     return done && s->score && s->routed && s->sum ? 0 : -1;
 }
 
@@ -315,5 +352,8 @@ static void state_free(struct state *s)
     free(s->rounded);
     free(s->keys);
     free(s->values);
+    free(s->bcz);
+    free(s->gated);
+    free(s->rows);
     free(s->score);
 }

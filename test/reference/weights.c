@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/tensors.h"
 #include "reference/rounding.h"
 
 /* A whole tensor as F32, its values rounded to BF16 if asked. */
@@ -61,38 +62,57 @@ static void load_feed_forward(struct reference_weights *w, const struct rf_sourc
     }
 }
 
+/* The matrices of attention, or of a convolution with its kernel. */
+static void load_mixing(struct reference_weights *w, const struct rf_source *source, int l,
+                        enum reference_rounding rounding)
+{
+    struct reference_layer *layer = &w->layers[l];
+    int is_conv = rf_is_conv(&source->params, l);
+    const struct {
+        struct reference_matrix *matrix;
+        const char *name;
+        int of_conv;
+    } matrices[] = {{&layer->q, "attn_q.weight", 0},
+                    {&layer->k, "attn_k.weight", 0},
+                    {&layer->v, "attn_v.weight", 0},
+                    {&layer->o, "attn_output.weight", 0},
+                    {&layer->conv_in, "shortconv.in_proj.weight", 1},
+                    {&layer->conv_out, "shortconv.out_proj.weight", 1}};
+    char full[64];
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        if (matrices[i].of_conv == is_conv)
+            *matrices[i].matrix =
+                load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
+    if (is_conv) layer->conv = load_values(w, source, name_in_layer(full, l, RF_CONV), 0);
+}
+
 /* The layer's vectors, and the matrices of its attention. */
 static void load_attention(struct reference_weights *w, const struct rf_source *source, int l,
                            enum reference_rounding rounding)
 {
     const struct rf_params *p = &source->params;
     struct reference_layer *layer = &w->layers[l];
-    const struct {
-        struct reference_matrix *matrix;
-        const char *name;
-    } matrices[] = {{&layer->q, "attn_q.weight"},
-                    {&layer->k, "attn_k.weight"},
-                    {&layer->v, "attn_v.weight"},
-                    {&layer->o, "attn_output.weight"}};
+    int is_conv = rf_is_conv(p, l), has_conv_bias = is_conv && p->conv_bias;
     const struct {
         float **vector;
         const char *name;
         int exists;
     } vectors[] = {{&layer->attn_norm, "attn_norm.weight", 1},
                    {&layer->ffn_norm, "ffn_norm.weight", 1},
-                   {&layer->bq, "attn_q.bias", p->qkv_bias},
-                   {&layer->bk, "attn_k.bias", p->qkv_bias},
-                   {&layer->bv, "attn_v.bias", p->qkv_bias},
-                   {&layer->bo, "attn_output.bias", p->o_bias},
+                   {&layer->bq, "attn_q.bias", p->qkv_bias && !is_conv},
+                   {&layer->bk, "attn_k.bias", p->qkv_bias && !is_conv},
+                   {&layer->bv, "attn_v.bias", p->qkv_bias && !is_conv},
+                   {&layer->bo, "attn_output.bias", p->o_bias && !is_conv},
                    {&layer->ffn.gate_bias, "ffn_gate.bias", p->ffn_bias && rf_is_dense(p, l)},
                    {&layer->ffn.up_bias, "ffn_up.bias", p->ffn_bias && rf_is_dense(p, l)},
                    {&layer->ffn.down_bias, "ffn_down.bias", p->ffn_bias && rf_is_dense(p, l)},
-                   {&layer->q_norm, "attn_q_norm.weight", p->qk_norm},
-                   {&layer->k_norm, "attn_k_norm.weight", p->qk_norm}};
+                   {&layer->q_norm, "attn_q_norm.weight", p->qk_norm && !is_conv},
+                   {&layer->k_norm, "attn_k_norm.weight", p->qk_norm && !is_conv},
+                   {&layer->conv_in_bias, "shortconv.in_proj.bias", has_conv_bias},
+                   {&layer->conv_bias, "shortconv.conv.bias", has_conv_bias},
+                   {&layer->conv_out_bias, "shortconv.out_proj.bias", has_conv_bias}};
     char full[64];
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        *matrices[i].matrix =
-            load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
+    load_mixing(w, source, l, rounding);
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         if (vectors[i].exists)
             *vectors[i].vector = load_values(w, source, name_in_layer(full, l, vectors[i].name), 0);
@@ -128,7 +148,7 @@ int reference_weights_load(struct reference_weights *w, const struct rf_source *
     w->owned = calloc((size_t)source->n_tensors + 1, sizeof *w->owned);
     if (!w->layers || !w->owned) return -1;
     w->embedding = load_values(w, source, "token_embd.weight", rounding == REFERENCE_BF16);
-    w->output_norm = load_values(w, source, "output_norm.weight", 0);
+    w->output_norm = load_values(w, source, RF_OUTPUT_NORM(p), 0);
     w->output =
         load_matrix(w, source, p->tied_output ? "token_embd.weight" : "output.weight", rounding);
     for (int l = 0; l < p->n_layer && !w->failed; l++) load_layer(w, source, l, rounding);

@@ -18,12 +18,15 @@ struct reference_feed_forward {
 };
 
 struct reference_layer {
-    float *attn_norm, *ffn_norm;                   /* [n_embd] */
-    struct reference_matrix q, k, v, o;            /* q: [n_head * head_dim][n_embd], and so on */
-    struct reference_feed_forward ffn, shared;     /* shared: the expert that every token takes */
-    struct reference_matrix router, shared_router; /* [n_expert][n_embd], [1][n_embd] */
-    float *bq, *bk, *bv, *bo;                      /* NULL without qkv_bias, o_bias */
-    float *q_norm, *k_norm;                        /* [head_dim]; NULL without qk_norm */
+    float *attn_norm, *ffn_norm;                     /* [n_embd] */
+    struct reference_matrix q, k, v, o;              /* q: [n_head * head_dim][n_embd], and so on */
+    struct reference_feed_forward ffn, shared;       /* shared: the expert that every token takes */
+    struct reference_matrix router, shared_router;   /* [n_expert][n_embd], [1][n_embd] */
+    struct reference_matrix conv_in, conv_out;       /* replace q, k, v and o */
+    float *conv;                                     /* [n_embd][conv_rows] */
+    float *conv_in_bias, *conv_bias, *conv_out_bias; /* NULL without conv_bias */
+    float *bq, *bk, *bv, *bo;                        /* NULL without qkv_bias, o_bias */
+    float *q_norm, *k_norm;                          /* [head_dim]; NULL without qk_norm */
 };
 
 struct reference_weights {

@@ -28,7 +28,9 @@ struct plain_weights {
     int32_t n;
 };
 
-/* 256 positions: [layer][position][KV head] of a key and a value [head_dim], rounded to 16 bits. */
+/* 256 positions: [layer][position] of an entry. In a layer with keys and values that is [KV head]
+ * of a key and a value [head_dim], rounded to 16 bits; in one with a convolution its row [n_embd].
+ */
 struct block {
     int32_t holders; /* caches */
     float *data;
@@ -36,7 +38,8 @@ struct block {
 
 struct plain_cache {
     struct rf_cache base;
-    struct block **blocks;      /* [n_ctx / 256, rounded up]; NULL: never written */
+    struct block **blocks; /* [n_ctx / 256, rounded up]; NULL: never written */
+    int32_t first_row;     /* rows of convolutions before it are missing, as from a loaded cache */
     struct plain_view *pending; /* whose submitted pass uses it */
 };
 
@@ -123,7 +126,8 @@ uint64_t plain_cache_held(const struct rf_cache *cache);
 int plain_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int plain_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 
-/* The rest while the device works. The keys and values of a position: [KV head][2][head_dim]. */
+/* The rest while the device works. The entry of a position: [KV head][2][head_dim], or a
+ * convolution's row. */
 float *plain_entry(const struct plain_cache *cache, size_t layer, int32_t pos);
 /* A value as 16 bits hold it. */
 float plain_round_entry(const struct plain_cache *cache, float x);

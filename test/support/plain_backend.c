@@ -1,4 +1,5 @@
 /* The kind, the device and its queues. */
+#include "infer/state_kept.h"
 #include "support/plain.h"
 
 /* ---- failures ---- */
@@ -92,6 +93,20 @@ void plain_set_memory(uint64_t bytes)
     memory = bytes;
 }
 
+static int refuses_models;
+
+void plain_refuse_models(int refuses)
+{
+    refuses_models = refuses;
+}
+
+static int can_compute(const struct rf_params *params, struct rf_error *error)
+{
+    return refuses_models ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                                    "the plain device computes no %s now", params->arch_name)
+                          : 0;
+}
+
 static const struct rf_backend_ops ops = {
     .free = backend_free,
     .queue_new = queue_new,
@@ -153,8 +168,11 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
 static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
     (void)kv;
-    return (uint64_t)n_ctx * (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * 2 *
-           (uint64_t)params->head_dim * sizeof(float);
+    uint64_t entry = (uint64_t)params->n_head_kv * 2 * (uint64_t)params->head_dim,
+             row = rf_n_conv(params, params->n_layer) ? (uint64_t)params->n_embd : 0;
+    return (uint64_t)n_ctx * (uint64_t)params->n_layer * (entry > row ? entry : row) *
+               sizeof(float) +
+           rf_states_bytes(params, n_ctx);
 }
 
 static int free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
@@ -181,6 +199,7 @@ const struct rf_backend_kind plain_backend_kind = {
     .name = "plain",
     .describe = describe,
     .open = open_kind,
+    .can_compute = can_compute,
     .weight_bytes = plain_weight_bytes,
     .kv_bytes = kv_bytes,
     .free_bytes = free_bytes,

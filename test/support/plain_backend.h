@@ -15,6 +15,9 @@ void plain_fail_at(int32_t n, int code);
 /* 1 if the call that plain_fail_at named has come. */
 int plain_has_failed(void);
 
+/* Whether the device says that it computes no model. */
+void plain_refuse_models(int refuses);
+
 /* How much memory the device says it has, all of it free; at first it has no limit. */
 void plain_set_memory(uint64_t bytes);
 

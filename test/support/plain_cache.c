@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "infer/state_kept.h"
 #include "support/plain.h"
 
 static size_t chunks(int32_t positions)
@@ -11,7 +12,9 @@ static size_t chunks(int32_t positions)
 static size_t entry_floats(const struct plain_cache *cache)
 {
     const struct rf_params *params = cache->base.shape.params;
-    return (size_t)params->n_head_kv * 2 * (size_t)params->head_dim;
+    size_t kv = (size_t)params->n_head_kv * 2 * (size_t)params->head_dim,
+           row = rf_n_conv(params, params->n_layer) ? (size_t)params->n_embd : 0;
+    return kv > row ? kv : row;
 }
 
 static size_t layer_floats(const struct plain_cache *cache)
@@ -24,7 +27,6 @@ static size_t n_layer(const struct plain_cache *cache)
     return (size_t)cache->base.shape.params->n_layer;
 }
 
-/* The keys and values of a position: [KV head][2][head_dim]. */
 float *plain_entry(const struct plain_cache *cache, size_t layer, int32_t pos)
 {
     return cache->blocks[pos / RF_KV_POSITIONS]->data + layer * layer_floats(cache) +
@@ -66,6 +68,7 @@ int plain_own_positions(struct plain_cache *cache, int32_t first, int32_t end,
                         struct rf_error *error)
 {
     int code = 0;
+    if (first == 0) cache->first_row = 0; /* whatever was loaded, it is written again */
     for (size_t c = (size_t)first / RF_KV_POSITIONS; !code && c < chunks(end); c++) {
         size_t start = c * RF_KV_POSITIONS;
         code = own_block(cache, c, (size_t)first > start ? (size_t)first - start : 0, error);
@@ -142,7 +145,7 @@ void plain_cache_trim(struct rf_cache *base, int32_t n)
     end_call(cache);
 }
 
-/* Nothing is given up. */
+/* Nothing is given up. So a state is what the rows before a position are. */
 void plain_cache_settle(struct rf_cache *base, int32_t n)
 {
     (void)base;
@@ -151,8 +154,9 @@ void plain_cache_settle(struct rf_cache *base, int32_t n)
 
 int32_t plain_cache_resume(const struct rf_cache *base, int32_t n)
 {
-    (void)base;
-    return n;
+    const struct plain_cache *cache = (const struct plain_cache *)base;
+    int32_t first = n - (base->shape.params->conv_rows - 1);
+    return cache->first_row == 0 || first >= cache->first_row ? n : 0;
 }
 
 void plain_cache_free(struct rf_cache *base)
@@ -172,6 +176,7 @@ int plain_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     int code = plain_fails("a fork", error);
     if (!code) code = cache_make(&made, base->backend, &base->shape, error);
     if (code) return code;
+    made->first_row = n ? cache->first_row : 0;
     begin_call(cache);
     for (size_t c = 0; c < chunks(n); c++) {
         made->blocks[c] = cache->blocks[c];
@@ -235,8 +240,10 @@ uint64_t plain_cache_bytes(const struct rf_cache *base, int32_t n)
         size_t p = positions_in(n, c);
         elements += padded(p) * dim + p * padded(dim);
     }
-    return (uint64_t)elements * (uint64_t)params->n_layer * (uint64_t)params->n_head_kv *
-           sizeof(uint16_t);
+    return (uint64_t)elements * (uint64_t)rf_n_attention(params, params->n_layer) *
+               (uint64_t)params->n_head_kv * sizeof(uint16_t) +
+           (uint64_t)rf_n_conv(params, params->n_layer) * rf_states_saved_floats(params, n) *
+               sizeof(float);
 }
 
 static uint16_t to_half(const struct plain_cache *cache, float x)
@@ -257,12 +264,14 @@ float plain_round_entry(const struct plain_cache *cache, float x)
 /* Calls `move` for each element of the first n positions with its place in host memory. */
 typedef void move_fn(const struct plain_cache *cache, float *value, uint16_t *half);
 
-static void each_element(const struct plain_cache *cache, int32_t n, uint16_t *host, move_fn *move)
+/* Returns the place behind the last. */
+static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *host, move_fn *move)
 {
     size_t dim = (size_t)cache->base.shape.params->head_dim,
            heads = (size_t)cache->base.shape.params->n_head_kv;
     for (size_t c = 0; c < chunks(n); c++)
         for (size_t lh = 0; lh < n_layer(cache) * heads; lh++) {
+            if (rf_is_conv(cache->base.shape.params, (int32_t)(lh / heads))) continue;
             size_t count = positions_in(n, c);
             uint16_t *k = host, *v = host + padded(count) * dim;
             for (size_t p = 0; p < count; p++) {
@@ -275,6 +284,21 @@ static void each_element(const struct plain_cache *cache, int32_t n, uint16_t *h
             }
             host = v + count * padded(dim);
         }
+    return host;
+}
+
+/* Copies the rows of convolutions to or from host memory, where those before the text are zeros. */
+static void move_rows(struct plain_cache *cache, int32_t n, char *host, int is_load)
+{
+    const struct rf_params *params = cache->base.shape.params;
+    size_t bytes = (size_t)params->n_embd * sizeof(float);
+    int32_t first = rf_states_saved_from(params, n);
+    for (int32_t l = 0; l < params->n_layer; l++)
+        for (int32_t p = first; rf_is_conv(params, l) && p < n; p++, host += bytes) {
+            float *row = p < 0 ? NULL : plain_entry(cache, (size_t)l, p);
+            if (row) memcpy(is_load ? (void *)row : host, is_load ? (void *)host : row, bytes);
+        }
+    if (is_load && first > 0) cache->first_row = first;
 }
 
 static void move_out(const struct plain_cache *cache, float *value, uint16_t *half)
@@ -296,7 +320,7 @@ int plain_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_erro
     if (code) return code;
     begin_call(cache);
     memset(out, 0, (size_t)plain_cache_bytes(base, n));
-    each_element(cache, n, out, move_out);
+    move_rows(cache, n, each_element(cache, n, out, move_out), 0);
     end_call(cache);
     return 0;
 }
@@ -307,7 +331,7 @@ int plain_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf
     begin_call(cache);
     int code = plain_own_positions(cache, 0, n, error);
     if (!code) code = plain_fails("loading", error);
-    if (!code) each_element(cache, n, (uint16_t *)in, move_in);
+    if (!code) move_rows(cache, n, each_element(cache, n, (uint16_t *)in, move_in), 1);
     end_call(cache);
     return code;
 }

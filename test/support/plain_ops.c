@@ -183,6 +183,36 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
     }
 }
 
+/* z of the row that is k before row i, by what it follows; NULL: before the text. */
+static const float *conv_row(const struct plain_view *view, int32_t layer, int32_t i, int32_t k)
+{
+    const struct rf_rows *group = view->rows[i].group;
+    const struct plain_cache *cache = (const struct plain_cache *)group->cache;
+    for (; i >= 0 && k > 0; k--) i = view->rows[i].parent;
+    int32_t at = i >= 0 ? view->rows[i].slot : group->first_pos - 1 - k;
+    return at < 0 ? NULL : plain_entry(cache, (size_t)layer, at);
+}
+
+/* A row follows only rows before it, so theirs are in the cache by now. */
+static void short_conv(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    size_t width = (size_t)view->params->n_embd, n = (size_t)view->params->conv_rows;
+    const struct row *row = &view->rows[i];
+    const float *b = plain_row(view, op->in[0], i), *c = b + width, *x = c + width;
+    float *out = plain_row(view, op->out[0], i);
+    float *z =
+        plain_entry((const struct plain_cache *)row->group->cache, (size_t)op->layer, row->slot);
+    for (size_t j = 0; j < width; j++) z[j] = b[j] * x[j];
+    for (size_t j = 0; j < width; j++) {
+        double sum = op->bias[0] ? (double)op->bias[0]->values[j] : 0;
+        for (size_t k = 0; k < n; k++) {
+            const float *from = conv_row(view, op->layer, i, (int32_t)(n - 1 - k));
+            if (from) sum += (double)op->weight[0]->values[j * n + k] * (double)from[j];
+        }
+        out[j] = (float)((double)c[j] * sum);
+    }
+}
+
 static double gate_of(const struct rf_op *op, double x)
 {
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
@@ -245,19 +275,48 @@ static int32_t next_best(const float *values, int32_t n, int32_t last)
     return best;
 }
 
+static double sigmoid(float x)
+{
+    return 1 / (1 + exp(-(double)x));
+}
+
+/* Choices and shares by sigmoids. */
+static void choose_by_sigmoid(const struct plain_view *view, const struct rf_op *op,
+                              const float *values, struct plain_choice *choices)
+{
+    static float chooses[RF_MAX_EXPERTS];
+    const struct rf_params *params = view->params;
+    double sum = 1e-6;
+    for (int32_t e = 0; e < params->n_expert; e++)
+        chooses[e] =
+            (float)(sigmoid(values[e]) + (op->bias[0] ? (double)op->bias[0]->values[e] : 0));
+    for (int32_t r = 0; r < params->n_expert_used; r++) {
+        choices[r].expert = next_best(chooses, params->n_expert, r ? choices[r - 1].expert : -1);
+        choices[r].share = sigmoid(values[choices[r].expert]);
+        sum += choices[r].share;
+    }
+    for (int32_t r = 0; params->expert_norm && r < params->n_expert_used; r++)
+        choices[r].share /= sum;
+}
+
 static void choose_experts(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct rf_params *params = view->params;
     const float *values = plain_row(view, op->in[0], i), *x = plain_row(view, op->in[1], i);
     struct plain_choice *choices = view->choices + i * params->n_expert_used;
     double all = 0, chosen = 0;
+    for (int32_t r = 0; r < params->n_expert_used; r++)
+        memcpy(plain_row(view, op->out[0], i * params->n_expert_used + r), x,
+               (size_t)params->n_embd * sizeof *x);
+    if (params->expert_sigmoid) {
+        choose_by_sigmoid(view, op, values, choices);
+        return;
+    }
     for (int32_t r = 0; r < params->n_expert_used; r++) {
         choices[r].expert = next_best(values, params->n_expert, r ? choices[r - 1].expert : -1);
         choices[r].share =
             exp((double)values[choices[r].expert] - (double)values[choices[0].expert]);
         chosen += choices[r].share;
-        memcpy(plain_row(view, op->out[0], i * params->n_expert_used + r), x,
-               (size_t)params->n_embd * sizeof *x);
     }
     for (int32_t e = 0; e < params->n_expert; e++)
         all += exp((double)values[e] - (double)values[choices[0].expert]);
@@ -297,6 +356,7 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
+    case RF_OP_SHORT_CONV: short_conv(view, op, in); break;
     case RF_OP_SILU_GATE:
     case RF_OP_GELU_GATE: {
         int32_t n = plain_rows_of(view, op->out[0]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "model/tensors.h"
 
 enum { MAX_TENSORS = 128, NAME_BYTES = 48 };
 
@@ -190,28 +191,51 @@ static void add_feed_forwards(struct synthetic *s, int32_t layer)
     add_router(s, layer, "_shexp", 1);
 }
 
-static void add_layer(struct synthetic *s, int32_t layer)
+/* A matrix of a layer and perhaps its bias. */
+static void add_linear(struct synthetic *s, int32_t layer, const char *name, int32_t n_in,
+                       int32_t n_out, int has_bias)
+{
+    char full[NAME_BYTES];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
+    add_matrix(s, full, n_in, n_out);
+    snprintf(full, sizeof full, "blk.%d.%s.bias", layer, name);
+    if (has_bias) add(s, full, RF_F32, n_out, 1, 0, 0.5f);
+}
+
+static void add_conv(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    char name[NAME_BYTES];
+    add_linear(s, layer, "shortconv.in_proj", p->n_embd, 3 * p->n_embd, p->conv_bias);
+    add_linear(s, layer, "shortconv.out_proj", p->n_embd, p->n_embd, p->conv_bias);
+    snprintf(name, sizeof name, "blk.%d." RF_CONV, layer);
+    add(s, name, RF_F32, p->conv_rows, p->n_embd, 0, 1);
+    snprintf(name, sizeof name, "blk.%d.shortconv.conv.bias", layer);
+    if (p->conv_bias) add(s, name, RF_F32, p->n_embd, 1, 0, 0.5f);
+}
+
+static void add_attention(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
     int32_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
-    const struct {
-        const char *name;
-        int32_t n_in, n_out;
-    } matrices[] = {{"attn_q", p->n_embd, n_q},
-                    {"attn_k", p->n_embd, n_kv},
-                    {"attn_v", p->n_embd, n_kv},
-                    {"attn_output", n_q, p->n_embd}};
+    add_linear(s, layer, "attn_q", p->n_embd, n_q, p->qkv_bias);
+    add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
+    add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
+    add_linear(s, layer, "attn_output", n_q, p->n_embd, p->o_bias);
+}
+
+static void add_layer(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    int is_conv = rf_is_conv(p, layer);
     char name[NAME_BYTES];
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
-        add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
-        if (i > 2 ? !p->o_bias : !p->qkv_bias) continue;
-        snprintf(name, sizeof name, "blk.%d.%s.bias", layer, matrices[i].name);
-        add(s, name, RF_F32, matrices[i].n_out, 1, 0, 0.5f);
-    }
+    if (is_conv)
+        add_conv(s, layer);
+    else
+        add_attention(s, layer);
     add_feed_forwards(s, layer);
     static const char *const norms[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
-    for (int i = 0; i < (p->qk_norm ? 4 : 2); i++) {
+    for (int i = 0; i < (p->qk_norm && !is_conv ? 4 : 2); i++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, norms[i]);
         add(s, name, RF_F32, i < 2 ? p->n_embd : p->head_dim, 1, 1, 0.3f);
     }
@@ -235,7 +259,7 @@ struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dt
     s->source.container = "memory";
     s->source.tensors = s->tensors;
     add_matrix(s, "token_embd.weight", params->n_embd, params->n_vocab);
-    add(s, "output_norm.weight", RF_F32, params->n_embd, 1, 1, 0.3f);
+    add(s, RF_OUTPUT_NORM(params), RF_F32, params->n_embd, 1, 1, 0.3f);
     if (!params->tied_output) add_matrix(s, "output.weight", params->n_embd, params->n_vocab);
     for (int32_t i = 0; i < params->n_layer; i++) add_layer(s, i);
     qsort(s->tensors, (size_t)s->source.n_tensors, sizeof *s->tensors, by_name);

@@ -4,6 +4,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "devices/devices.h"
+#include "infer/state_kept.h"
 #include "support/plain_backend.h"
 #include "support/shared_kind.h"
 #include "support/synthetic.h"
@@ -35,6 +36,18 @@ const struct rf_params bench_params = {.arch = RF_ARCH_QWEN2,
                                        .rope.magnitude = 1.0f,
                                        .tied_output = 1,
                                        .qkv_bias = 1};
+
+/* The same with layers that have a state in place of keys and values, on both of two devices. */
+static struct rf_params conv_params(void)
+{
+    static const uint8_t flags[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV};
+    struct rf_params params = bench_params;
+    params.n_layer = 3;
+    params.n_ff = 96; /* no buffer of a view is as large as a block */
+    params.layer_flags = flags;
+    params.conv_rows = 4;
+    return params;
+}
 
 static int is_block(const struct meter *meter, size_t bytes)
 {
@@ -71,9 +84,12 @@ void bench_open(struct bench *bench, const struct device *device, const struct r
 {
     memset(bench, 0, sizeof *bench);
     bench->name = device->name;
+    bench->n_layer = source->params.n_layer;
+    bench->has_states = rf_n_conv(&source->params, bench->n_layer) > 0;
     bench->counts_blocks =
         device->kind == &rf_cpu_backend_kind || device->kind == &plain_backend_kind;
-    bench->meter.block_bytes = device->kind->kv_bytes(&bench_params, RF_KV_F16, RF_KV_POSITIONS);
+    bench->meter.block_bytes = device->kind->kv_bytes(&source->params, RF_KV_F16, RF_KV_POSITIONS) -
+                               rf_states_bytes(&source->params, RF_KV_POSITIONS);
     bench->allocator = (struct rf_allocator){meter_alloc, meter_release, &bench->meter};
     bench->opened = opened_new(device, source, form, &bench->allocator);
     struct rf_view_options options = {.kv = kv, .max_rows = MAX_ROWS, .cancel = &bench->cancel};
@@ -151,6 +167,12 @@ void check_logits(struct bench *bench, const float *got, const int32_t *tokens, 
               bench->name, what, n);
 }
 
+int is_read_after_cut(const struct bench *bench, int32_t n_read, int32_t n)
+{
+    enum { STEP = RF_STATE_CHECKPOINT * RF_STATE_POSITIONS };
+    return n_read == n || (bench->has_states && n_read == n / STEP * STEP);
+}
+
 void check_sequence(struct bench *bench, struct rf_sequence *sequence, const char *what)
 {
     float got[N_VOCAB];
@@ -158,12 +180,18 @@ void check_sequence(struct bench *bench, struct rf_sequence *sequence, const cha
     check_logits(bench, got, rf_sequence_tokens(sequence), rf_sequence_length(sequence), what);
 }
 
-struct rf_source *bench_source(const enum rf_dtype *types, size_t n_types)
+static struct rf_source *source_of(const struct rf_params *params, const enum rf_dtype *types,
+                                   size_t n_types)
 {
-    struct rf_source *source = synthetic_new(&bench_params, types, n_types);
+    struct rf_source *source = synthetic_new(params, types, n_types);
     CHECK(source != NULL);
     if (!source) exit(1);
     return source;
+}
+
+struct rf_source *bench_source(const enum rf_dtype *types, size_t n_types)
+{
+    return source_of(&bench_params, types, n_types);
 }
 
 static void on_bench(const struct device *device, const struct rf_source *source,
@@ -179,15 +207,20 @@ void on_every_bench(void (*check)(struct bench *bench))
 {
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
-    struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5);
+    const struct rf_params convs = conv_params();
+    struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
+                     *conv = source_of(&convs, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
         const struct device *device = &bench_devices[d];
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_F16, check);
         on_bench(device, stored, RF_WEIGHTS_STORED, RF_KV_F16, check);
+        if (!on_cuda) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
+        if (!on_cuda) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q4, check);
     }
     synthetic_free(plain);
     synthetic_free(stored);
+    synthetic_free(conv);
 }

@@ -22,6 +22,8 @@ struct meter {
 struct bench {
     const char *name;
     int counts_blocks; /* 1: blocks are the allocator's, not a device's */
+    int has_states;    /* layers have states, which are given up behind a text's end */
+    int32_t n_layer;
     struct opened opened;
     struct rf_model *cast;
     struct rf_view *view, *draft;
@@ -50,7 +52,8 @@ void bench_close(struct bench *bench); /* all blocks must be back */
 struct rf_source *bench_source(const enum rf_dtype *types, size_t n_types);
 
 /* Opens every bench of this run in turn: both models with caches of 16 bits, and a model with
- * caches that quantise on the devices that can. */
+ * caches that quantise on the devices that can; and a model whose layers but one have
+ * convolutions. */
 void on_every_bench(void (*check)(struct bench *bench));
 
 /* Calls that must not fail. */
@@ -68,6 +71,10 @@ void copy_answer(struct rf_sequence *sequence, struct rf_view *view, float *out)
 void read_plainly(struct bench *bench, const int32_t *tokens, int32_t n, float *out);
 void check_logits(struct bench *bench, const float *got, const int32_t *tokens, int32_t n,
                   const char *what);
+
+/* Whether n_read is right for a text that was longer and is cut to its first n tokens: all of them,
+ * or where states are given up those before the checkpoint in front of n. */
+int is_read_after_cut(const struct bench *bench, int32_t n_read, int32_t n);
 
 /* The sequence goes on from its whole text as one that was read plainly. */
 void check_sequence(struct bench *bench, struct rf_sequence *sequence, const char *what);
