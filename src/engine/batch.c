@@ -167,21 +167,20 @@ static void tell_answer(const struct member *member, int64_t result, const struc
 {
     const struct rf_session *session = member->session;
     double now = rf_clock_seconds();
-    riffle_answer answer = {
-        .id = member->id,
-        .code = result < 0 ? (int)result : 0,
-        .finish = session              ? session->finish
-                  : member->has_vector ? RIFFLE_FINISH_STOP
-                                       : RIFFLE_FINISH_CANCELLED,
-        .sentence = session ? session->finish_sentence : "",
-        .stop =
-            session && session->finish == RIFFLE_FINISH_STOP ? member->generation.stopped : NULL,
-        .prompt_tokens = member->n_prompt,
-        .kept_tokens = member->n_kept,
-        .generated_tokens = result > 0 ? (int32_t)result : 0,
-        .waiting_seconds = (session ? member->begun : now) - member->added,
-        .first_seconds = member->first > 0.0 ? member->first - member->added : 0.0,
-        .seconds = now - member->added};
+    riffle_answer answer = {.id = member->id,
+                            .code = result < 0 ? (int)result : 0,
+                            .finish = session              ? session->finish
+                                      : member->has_vector ? RIFFLE_FINISH_STOP
+                                                           : RIFFLE_FINISH_CANCELLED,
+                            .sentence = session ? session->finish_sentence : "",
+                            .prompt_tokens = member->n_prompt,
+                            .kept_tokens = member->n_kept,
+                            .generated_tokens = result > 0 ? (int32_t)result : 0,
+                            .waiting_seconds = (session ? member->begun : now) - member->added,
+                            .first_seconds =
+                                member->first > 0.0 ? member->first - member->added : 0.0,
+                            .seconds = now - member->added};
+    if (answer.finish == RIFFLE_FINISH_STOP) answer.stop = member->generation.stopped;
     if (result < 0) answer.sentence = error->text;
     for (int32_t l = 0; session && l < session->levels.n_levels; l++) {
         const struct rf_cascade_stats *stats = rf_cascade_stats(session->levels.cascade, l);

@@ -81,22 +81,26 @@ static json_t *call_block(const json_t *call, json_t *input)
                      "name", call_name(call), "input", input);
 }
 
+/* NULL: out of memory. */
 static json_t *message_content(const struct reply_part *part)
 {
     json_t *content = json_array();
-    if (part->thought_bytes)
-        json_array_append_new(content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
-                                                 reply_text(part->thought, part->thought_bytes),
-                                                 "signature", ""));
-    if (part->bytes)
-        json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text",
-                                                 reply_text(part->text, part->bytes)));
-    for (size_t i = 0; i < json_array_size(part->calls); i++) {
+    int code = content ? 0 : -1;
+    if (!code && part->thought_bytes)
+        code = json_array_append_new(
+            content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
+                               reply_text(part->thought, part->thought_bytes), "signature", ""));
+    if (!code && part->bytes)
+        code = json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text",
+                                                        reply_text(part->text, part->bytes)));
+    for (size_t i = 0; !code && i < json_array_size(part->calls); i++) {
         const json_t *call = json_array_get(part->calls, i), *text = call_arguments(call);
         json_t *input = rf_json_load(json_string_value(text), json_string_length(text), NULL, NULL);
-        json_array_append_new(content, call_block(call, input));
+        code = json_array_append_new(content, call_block(call, input));
     }
-    return content;
+    if (!code) return content;
+    json_decref(content);
+    return NULL;
 }
 
 static char *message_reply(const struct reply *reply, const struct reply_part *parts,
@@ -104,10 +108,10 @@ static char *message_reply(const struct reply *reply, const struct reply_part *p
 {
     const struct reply_part *part = &parts[0];
     (void)n_parts; /* one */
-    return reply_write(message_make(reply, message_content(part),
-                                    stop_reason(part->finish, part->stop),
-                                    stop_told(part->finish, part->stop), usage),
-                       0);
+    json_t *message =
+        message_make(reply, message_content(part), stop_reason(part->finish, part->stop),
+                     stop_told(part->finish, part->stop), usage);
+    return message ? reply_write(message, 0) : NULL;
 }
 
 /* ---- the stream ---- */
