@@ -153,6 +153,7 @@ typedef struct riffle_answer {
     double waiting_seconds;     /* from riffle_batch_add until its prompt was begun */
     double first_seconds;       /* from riffle_batch_add to the first token; 0: there was none */
     double seconds;             /* from riffle_batch_add to the end */
+    const char *stop;           /* the stop text that ended it, or NULL */
 } riffle_answer;
 
 typedef void (*riffle_on_answer)(void *user, const riffle_answer *answer);

@@ -180,6 +180,7 @@ static void tell_answer(const struct member *member, int64_t result, const struc
                             .first_seconds =
                                 member->first > 0.0 ? member->first - member->added : 0.0,
                             .seconds = now - member->added};
+    if (answer.finish == RIFFLE_FINISH_STOP) answer.stop = member->generation.stopped;
     if (result < 0) answer.sentence = error->text;
     for (int32_t l = 0; session && l < session->levels.n_levels; l++) {
         const struct rf_cascade_stats *stats = rf_cascade_stats(session->levels.cascade, l);

@@ -14,15 +14,19 @@ static const struct rf_allocator *answer_allocator(const struct generation *g)
     return &g->session->engine->allocator;
 }
 
-/* Offset of the earliest stop text in the held text; without one, the length of the held text. */
-static size_t find_stop(const struct generation *g)
+/* Offset of the earliest stop text in the held text, which g->stopped gets; without one, the length
+ * of the held text. */
+static size_t find_stop(struct generation *g)
 {
     size_t first = g->held.count;
     for (size_t s = 0; s < g->wanted.options.n_stop; s++) {
         const char *stop = g->wanted.options.stop[s];
         size_t length = strlen(stop);
         for (size_t at = 0; length && at + length <= g->held.count && at < first; at++)
-            if (memcmp(g->held.data + at, stop, length) == 0) first = at;
+            if (memcmp(g->held.data + at, stop, length) == 0) {
+                first = at;
+                g->stopped = stop;
+            }
     }
     return first;
 }
@@ -57,10 +61,7 @@ static int hold_text(struct generation *g, struct rf_str bytes, int last, size_t
     int code = rf_bytes_append(answer_allocator(g), &g->held, piece, left, error);
     if (code) return code;
     *ready = find_stop(g);
-    if (*ready < g->held.count)
-        g->stopped = 1;
-    else if (!last)
-        *ready -= undecided(g);
+    if (!g->stopped && !last) *ready -= undecided(g);
     return 0;
 }
 

@@ -28,7 +28,7 @@ struct generation {
      * possible beginning of a stop text. */
     struct rf_utf8_stream characters;
     struct rf_bytes held;
-    int stopped; /* 1: a stop text was found */
+    const char *stopped; /* the stop text that was found, one of the options; or NULL */
     int64_t generated;
     struct rf_repetition repetition;
 };

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     expect(conversation_parse(&second, saved, strlen(saved), "saved.json") == CLI_OK &&
                json_equal(first.messages, second.messages),
            "a saved conversation that is another");
-    if (conversation_count(&first)) free(conversation_document(&first, 0));
+    if (conversation_count(&first)) free(conversation_document(&first, NULL, 0));
     fclose(stderr);
     stderr = before;
     free(saved);

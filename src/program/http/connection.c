@@ -166,7 +166,7 @@ void connection_drop(struct connection *c)
 static void refuse_request(struct connection *c, const struct http_fault *fault)
 {
     const struct http_handler *handler = c->network->handler;
-    char *text = handler->write_fault(handler->user, fault);
+    char *text = handler->write_fault(handler->user, &c->request, fault);
     connection_enter(c, REPLYING);
     c->closes = 1;
     http_reply(&c->request, fault->status, "application/json",

@@ -37,8 +37,10 @@ struct http_handler {
     /* The reply was sent, or the client has gone: nobody may use the request from now on. It
      * follows each on_head. */
     void (*on_end)(void *user, struct http_request *request);
-    /* The reply to what the network itself refuses: JSON for free(), or NULL. */
-    char *(*write_fault)(void *user, const struct http_fault *fault);
+    /* The reply to what the network itself refuses: JSON for free(), or NULL. A request whose head
+     * is not there has no `user`. */
+    char *(*write_fault)(void *user, const struct http_request *request,
+                         const struct http_fault *fault);
 };
 
 struct http_network;

@@ -89,8 +89,36 @@ static const struct member_rule {
     {"web_search_options", 0, NULL, ": this server searches nothing"},
 };
 
-/* 1 if the value asks for nothing. */
-static int is_off(const json_t *value)
+/* Those of Anthropic's reference. */
+static const struct member_rule message_rules[] = {
+    {"cache_control", ACCEPTED_MESSAGES, NULL, ""}, /* prompts are always kept */
+    {"container", 0, NULL, ": this server runs no code"},
+    {"context_management", ACCEPTED_MESSAGES, NULL, ""},
+    {"diagnostics", ACCEPTED_MESSAGES, NULL, ""},
+    {"inference_geo", ACCEPTED_MESSAGES, NULL, ""}, /* here */
+    {"max_tokens", ACCEPTED_MESSAGES, NULL, ""},
+    {"mcp_servers", 0, NULL, ": this server calls no others"},
+    {"messages", ACCEPTED_MESSAGES, NULL, ""},
+    {"metadata", ACCEPTED_MESSAGES, NULL, ""},
+    {"model", ACCEPTED_MESSAGES, NULL, ""},
+    {"output_config", ACCEPTED_MESSAGES, NULL, ""},
+    {"seed", ACCEPTED_MESSAGES, NULL, ""},
+    {"service_tier", 0, "auto standard_only", ": there is one"},
+    {"speed", 0, "standard", ": there is one"},
+    {"stop_sequences", ACCEPTED_MESSAGES, NULL, ""},
+    {"stream", ACCEPTED_MESSAGES, NULL, ""},
+    {"system", ACCEPTED_MESSAGES, NULL, ""},
+    {"temperature", ACCEPTED_MESSAGES, NULL, ""},
+    {"thinking", ACCEPTED_MESSAGES, NULL, ""},
+    {"tool_choice", ACCEPTED_MESSAGES, NULL, ""},
+    {"tools", ACCEPTED_MESSAGES, NULL, ""},
+    {"top_k", ACCEPTED_MESSAGES, NULL, ""},
+    {"top_p", ACCEPTED_MESSAGES, NULL, ""},
+    {"user_profile_id", ACCEPTED_MESSAGES, NULL, ""},
+    {"workspace_id", ACCEPTED_MESSAGES, NULL, ""},
+};
+
+int accepted_is_off(const json_t *value)
 {
     return json_is_null(value) || json_is_false(value) ||
            (rf_json_is_any_number(value) && rf_json_to_double(value) == 0.0) ||
@@ -126,10 +154,13 @@ static int is_usual(const json_t *value, const char *usual)
     return n > 0 && i == n;
 }
 
-static const struct member_rule *find_rule(const char *name)
+static const struct member_rule *find_rule(const char *name, enum accepted_by endpoint)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i].name, name) == 0) return &rules[i];
+    int is_other = endpoint == ACCEPTED_MESSAGES;
+    const struct member_rule *from = is_other ? message_rules : rules;
+    size_t n = is_other ? sizeof message_rules / sizeof *rules : sizeof rules / sizeof *rules;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(from[i].name, name) == 0) return &from[i];
     return NULL;
 }
 
@@ -139,8 +170,8 @@ int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal
     json_t *value;
     json_object_foreach((json_t *)body, name, value)
     {
-        const struct member_rule *rule = find_rule(name);
-        if (is_off(value) || (rule && (rule->acts & (int)endpoint))) continue;
+        const struct member_rule *rule = find_rule(name, endpoint);
+        if (accepted_is_off(value) || (rule && (rule->acts & (int)endpoint))) continue;
         if (rule && is_usual(value, rule->usual)) continue;
         refuse(refusal, 400, "unsupported_parameter", "%.100s is not supported%s", name,
                rule ? rule->why : ": there is no such member");

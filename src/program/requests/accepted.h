@@ -8,10 +8,17 @@
 #include "messages/refusal.h"
 
 /* The endpoint that a body is for. */
-enum accepted_by { ACCEPTED_CHAT = 1, ACCEPTED_COMPLETION = 2, ACCEPTED_EMBEDDING = 4 };
+enum accepted_by {
+    ACCEPTED_CHAT = 1,
+    ACCEPTED_COMPLETION = 2,
+    ACCEPTED_EMBEDDING = 4,
+    ACCEPTED_MESSAGES = 8 /* Anthropic's, with a table of its own */
+};
 
 /* Refuses the first member that neither acts there nor may be ignored. A member that is null, or
  * that asks for nothing (false, 0, "", [], {}), counts as absent. 0, or -1 with a refusal. */
 int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal *refusal);
+/* 1 if the value asks for nothing. */
+int accepted_is_off(const json_t *value);
 
 #endif

@@ -51,6 +51,7 @@ struct question {
     riffle_grammar_kind schema_kind;
     riffle_grammar *grammar;
     int has_thoughts; /* the answer may begin with thoughts */
+    int only_counts;  /* the prompt's tokens are told, and nothing is computed */
     int wants_vector; /* an embedding, no text */
     riffle_pooling pooling;
     int wants_base64;

@@ -271,8 +271,8 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
 }
 
 /* The end of a piece: where the usage is told at the end, all other pieces say that it is null. */
-static char *end_piece(const struct reply *reply, struct rf_bytes *bytes, struct rf_writer *out,
-                       const struct reply_usage *usage)
+static void end_piece(const struct reply *reply, struct rf_writer *out,
+                      const struct reply_usage *usage)
 {
     rf_write_text(out, "]");
     if (reply->question->tells_usage) {
@@ -280,7 +280,6 @@ static char *end_piece(const struct reply *reply, struct rf_bytes *bytes, struct
         reply_write_json(out, usage ? usage_object(usage) : json_null());
     }
     rf_write_text(out, "}\n\n");
-    return reply_take(bytes, out);
 }
 
 char *reply_piece(const struct reply *reply, const struct reply_part *part)
@@ -288,20 +287,27 @@ char *reply_piece(const struct reply *reply, const struct reply_part *part)
     struct rf_bytes bytes = {0};
     struct rf_error error;
     struct rf_writer out = reply_writer(&bytes, &error);
+    if (reply->form->piece) return reply->form->piece(reply, part);
     rf_write_text(&out, "data: ");
     write_frame(&out, reply, 1);
     write_choice(&out, reply, part, 1);
-    return end_piece(reply, &bytes, &out, NULL);
+    end_piece(reply, &out, NULL);
+    return reply_take(&bytes, &out);
 }
 
-char *reply_usage(const struct reply *reply, const struct reply_usage *usage)
+char *reply_end(const struct reply *reply, const struct reply_usage *usage)
 {
     struct rf_bytes bytes = {0};
     struct rf_error error;
     struct rf_writer out = reply_writer(&bytes, &error);
-    rf_write_text(&out, "data: ");
-    write_frame(&out, reply, 1);
-    return end_piece(reply, &bytes, &out, usage);
+    if (reply->form->end) return reply->form->end(reply, usage);
+    if (reply->question->tells_usage) {
+        rf_write_text(&out, "data: ");
+        write_frame(&out, reply, 1);
+        end_piece(reply, &out, usage);
+    }
+    rf_write_text(&out, "data: [DONE]\n\n");
+    return reply_take(&bytes, &out);
 }
 
 /* ---- refusals ---- */
@@ -320,12 +326,8 @@ static json_t *refusal_object(const struct refusal *refusal)
                      param ? param : json_null(), "code", refusal->code);
 }
 
-char *reply_refusal(const struct refusal *refusal)
+char *reply_refusal(const struct reply_form *form, const struct refusal *refusal, int is_event)
 {
-    return reply_write(refusal_object(refusal), 0);
-}
-
-char *reply_cut(const struct refusal *refusal)
-{
-    return reply_write(refusal_object(refusal), 1);
+    if (form && form->refusal) return form->refusal(refusal, is_event);
+    return reply_write(refusal_object(refusal), is_event);
 }

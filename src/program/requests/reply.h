@@ -30,6 +30,7 @@ struct reply_part {
     size_t thought_bytes;
     int is_opening;                    /* comes before all other pieces, and says nothing yet */
     const char *finish;                /* NULL: more comes */
+    const char *stop;                  /* the stop text that ended it, or NULL */
     const struct reply_tokens *tokens; /* NULL: no log-probabilities are wanted */
     const json_t *calls;               /* calls of tools; NULL: none */
     int32_t n_calls;                   /* number of calls before these */
@@ -59,6 +60,18 @@ struct reply_form {
                      const riffle_logprobs *logprobs, int has_logprob);
     /* Writes the value of "logprobs". */
     void (*write_tokens)(struct rf_writer *out, const struct reply_tokens *tokens);
+    /* Endpoints that are not OpenAI's, else NULL: a piece and the end of a stream, and a refusal.
+     */
+    char *(*piece)(const struct reply *reply, const struct reply_part *part);
+    char *(*end)(const struct reply *reply, const struct reply_usage *usage);
+    char *(*refusal)(const struct refusal *refusal, int is_event);
+};
+
+/* How far a stream of blocks is (endpoints/messages.c). */
+struct reply_blocks {
+    int has_begun, n; /* n: blocks that were opened */
+    int open;         /* kind of the open block, of the endpoint's; 0: none */
+    const char *finish, *stop;
 };
 
 /* The members that all parts of a reply have in common. */
@@ -68,6 +81,7 @@ struct reply {
     uint64_t id;
     int64_t created; /* seconds since 1970 */
     const char *model;
+    struct reply_blocks *blocks;
 };
 
 /* Takes the value and writes it as JSON, or as a server-sent event. */
@@ -105,10 +119,9 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
                   const struct reply_usage *usage);
 /* An event with a piece of an answer; "usage" is null where the last event tells it. */
 char *reply_piece(const struct reply *reply, const struct reply_part *part);
-/* The event with the usage. */
-char *reply_usage(const struct reply *reply, const struct reply_usage *usage);
-char *reply_refusal(const struct refusal *refusal);
-/* The refusal as an event of an answer that had begun. */
-char *reply_cut(const struct refusal *refusal);
+/* The events at the end of a stream, with the usage if it is wanted. */
+char *reply_end(const struct reply *reply, const struct reply_usage *usage);
+/* In the form of the endpoint; NULL: in OpenAI's. `is_event`: of an answer that had begun. */
+char *reply_refusal(const struct reply_form *form, const struct refusal *refusal, int is_event);
 
 #endif

@@ -25,7 +25,8 @@ struct choice {
     json_t *calls;                 /* calls of tools not sent yet */
     int32_t n_calls;               /* calls that were sent */
     struct thoughts thoughts;
-    int divides; /* the answer may begin with thoughts */
+    int divides;      /* the answer may begin with thoughts */
+    const char *stop; /* the stop text that ended it, or NULL */
     struct tool_reader tools;
     int has_enough; /* the answer was ended because it has its calls */
     float *vector;
@@ -218,6 +219,7 @@ static struct reply_part choice_part(const struct choice *choice, const char *fi
                                .thought = choice->thought.data,
                                .thought_bytes = choice->thought.count,
                                .finish = finish,
+                               .stop = choice->stop,
                                .tokens = choice->exchange->question.wants_logprobs ? &choice->tokens
                                                                                    : NULL,
                                .calls = choice->calls,
@@ -397,11 +399,9 @@ static void exchange_finish(struct exchange *exchange)
 {
     const struct question *question = &exchange->question;
     if (exchange->refusal.status && exchange->has_begun) {
-        exchange_put_event(exchange, reply_cut(&exchange->refusal));
+        exchange_put_event(exchange, reply_refusal(exchange->reply.form, &exchange->refusal, 1));
     } else if (!exchange->refusal.status && question->streams) {
-        if (question->tells_usage)
-            exchange_put_event(exchange, reply_usage(&exchange->reply, &exchange->usage));
-        exchange_put_event(exchange, strdup("data: [DONE]\n\n"));
+        exchange_put_event(exchange, reply_end(&exchange->reply, &exchange->usage));
     } else if (!exchange->refusal.status) {
         exchange_send_whole(exchange);
     }
@@ -421,6 +421,15 @@ static void choice_count_tokens(struct choice *choice, const riffle_answer *answ
     usage->accepted += (int64_t)answer->accepted;
 }
 
+/* The question's own text, as the batch's lives no longer than its answer. */
+static const char *choice_stop(const struct choice *choice, const char *stop)
+{
+    const struct question *question = &choice->exchange->question;
+    for (size_t i = 0; stop && i < question->generate.n_stop; i++)
+        if (strcmp(question->stops[i], stop) == 0) return question->stops[i];
+    return NULL;
+}
+
 static void choice_on_answer(void *user, const riffle_answer *answer)
 {
     struct choice *choice = user;
@@ -430,6 +439,7 @@ static void choice_on_answer(void *user, const riffle_answer *answer)
     rf_lock_take(&server->lock);
     choice->answer = 0;
     choice->finish = answer->finish;
+    choice->stop = choice_stop(choice, answer->stop);
     choice_judge(choice, answer);
     if (choice->has_enough && told.finish == RIFFLE_FINISH_CANCELLED)
         told.finish = RIFFLE_FINISH_STOP;
@@ -489,6 +499,13 @@ void exchange_ask(struct exchange *exchange)
         exchange->n_left++;
     }
     if (exchange->n_left == 0) exchange_finish(exchange);
+}
+
+void exchange_tell_count(struct exchange *exchange)
+{
+    for (int32_t i = 0; i < exchange->question.n_prompts; i++)
+        exchange->usage.prompt += (int64_t)exchange->question.prompts[i].n;
+    exchange_finish(exchange);
 }
 
 void exchange_cancel(struct exchange *exchange)

@@ -13,6 +13,8 @@ void exchange_free(struct exchange *exchange);
 void exchange_release(struct exchange *exchange);
 /* Has the batch answer, or refuses. */
 void exchange_ask(struct exchange *exchange);
+/* Replies with the number of the prompt's tokens; the batch is not asked. */
+void exchange_tell_count(struct exchange *exchange);
 /* Ends what the batch still answers. */
 void exchange_cancel(struct exchange *exchange);
 

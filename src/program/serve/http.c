@@ -32,13 +32,14 @@ static int is_key(const char *text, const char *key)
     return !differs;
 }
 
-/* "Bearer KEY", where the scheme is in any case. */
+/* "Bearer KEY", where the scheme is in any case, or Anthropic's header with the key alone. */
 static int has_key(const struct exchange *exchange)
 {
     const char *key = exchange->server->options->api_key;
-    const char *given = request_header(exchange, "Authorization");
+    const char *given = request_header(exchange, "Authorization"),
+               *plain = request_header(exchange, "x-api-key");
     char scheme[8] = "";
-    if (!key) return 1;
+    if (!key || (plain && is_key(plain, key))) return 1;
     if (!given || strcspn(given, " ") != 6) return 0;
     memcpy(scheme, given, 6);
     return http_same(scheme, "Bearer") && is_key(given + 6 + strspn(given + 6, " "), key);
@@ -117,7 +118,8 @@ static void on_body(void *user, struct http_request *request)
                                      .question = &exchange->question,
                                      .id = rf_random(),
                                      .created = (int64_t)time(NULL),
-                                     .model = server->options->name};
+                                     .model = server->options->name,
+                                     .blocks = &exchange->blocks};
     if (endpoint->send)
         endpoint->send(exchange);
     else
@@ -151,6 +153,14 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
         refuse(refusal, 405, NULL, "%.100s does not take %.20s, but %s", path, method, allowed);
     else
         refuse(refusal, 404, NULL, "there is no %.100s", path);
+    return NULL;
+}
+
+/* The form of errors: the path's, also where it has no such method. */
+static const struct reply_form *form_of_path(const char *path)
+{
+    for (const struct endpoint *const *at = endpoints; *at; at++)
+        if (strcmp(path, (*at)->path) == 0) return (*at)->form;
     return NULL;
 }
 
@@ -188,7 +198,7 @@ static void on_head(void *user, struct http_request *request)
         exchange->endpoint = endpoint;
         return;
     }
-    char *text = reply_refusal(&refusal);
+    char *text = reply_refusal(form_of_path(request->head.path), &refusal, 0);
     if (*allowed) snprintf(line, sizeof line, "Allow: %s\r\n", allowed);
     if (text) send_bytes(exchange, refusal.status, json_media, line, text, strlen(text));
     if (!text) send_text(exchange, 503, json_media, NULL);
@@ -208,12 +218,15 @@ static void on_end(void *user, struct http_request *request)
     if (!is_busy) exchange_free(exchange);
 }
 
-static char *write_fault(void *user, const struct http_fault *fault)
+static char *write_fault(void *user, const struct http_request *request,
+                         const struct http_fault *fault)
 {
+    const struct exchange *exchange = request->user; /* NULL: the head has the fault */
+    const struct endpoint *endpoint = exchange ? exchange->endpoint : NULL;
     struct refusal refusal;
     send_count(user, fault->status);
     refuse(&refusal, fault->status, NULL, "%s", fault->sentence);
-    return reply_refusal(&refusal);
+    return reply_refusal(endpoint ? endpoint->form : NULL, &refusal, 0);
 }
 
 /* ---- start and stop ---- */

@@ -43,7 +43,8 @@ void send_text(struct exchange *exchange, int status, const char *type, char *te
 
 void send_refusal(struct exchange *exchange, const struct refusal *refusal)
 {
-    send_text(exchange, refusal->status, json_media, reply_refusal(refusal));
+    send_text(exchange, refusal->status, json_media,
+              reply_refusal(exchange->reply.form, refusal, 0));
 }
 
 void send_stream(struct exchange *exchange)

@@ -205,7 +205,10 @@ static void *prepare_questions(void *user)
             refuse(&refusal, 503, "stopping", "the server is stopping");
         exchange->state = EXCHANGE_WAITING;
         exchange->refusal = refusal;
-        if (refusal.status) exchange_release(exchange);
+        if (refusal.status)
+            exchange_release(exchange);
+        else if (exchange->question.only_counts && !server->is_ending)
+            exchange_tell_count(exchange);
         rf_condition_signal(&server->news);
     }
     rf_lock_release(&server->lock);

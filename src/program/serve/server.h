@@ -40,6 +40,7 @@ struct exchange {
     struct served *served;           /* NULL: no question yet */
     struct question question;
     struct reply reply;
+    struct reply_blocks blocks; /* the reply's */
 
     /* Guarded by the server's lock: */
     enum exchange_state state;
