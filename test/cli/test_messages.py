@@ -123,6 +123,13 @@ class Answers(OneServer):
                 self.assertEqual(self.server.post(COUNT, {"system": system, "messages": messages}),
                                  {"input_tokens": chat["usage"]["prompt_tokens"]})
 
+    def test_template_without_tools(self):
+        """They become text, as for a chat."""
+        chat = self.chat(tools=TOOLS)
+        whole = self.server.post(MESSAGES, dict(ASK, tools=ITS_TOOLS))
+        self.assertEqual(whole["content"][0]["text"], chat["choices"][0]["message"]["content"])
+        self.assertEqual(self.server.post(COUNT, dict(ASK, tools=ITS_TOOLS)), {"input_tokens": chat["usage"]["prompt_tokens"]})
+
     def test_stop_sequences(self):
         text = self.chat(max_tokens=40)["choices"][0]["message"]["content"]
         stop = text.split()[4]
@@ -180,7 +187,7 @@ class Answers(OneServer):
                 {"type": "tool_use", "id": "a", "name": "b", "input": "{}"}]}, *HI["messages"]]}),
             (400, "tools", {"tools": 7}), (400, "tools", {"tools": [{"name": "a"}]}), (400, "tools", {"tools": [dict(tool, name=1)]}),
             (400, "tools[1].type web_search_20250305", {"tools": [tool, {"type": "web_search_20250305", "name": "web_search"}]}),
-            (400, "tools[0].defer_loading", {"tools": [dict(tool, defer_loading=True)]}), (400, "no tools", {"tools": [tool]}),
+            (400, "tools[0].defer_loading", {"tools": [dict(tool, defer_loading=True)]}),
             (400, "tool_choice", {"tool_choice": "auto"}), (400, "tool_choice", {"tool_choice": {"type": "some"}}),
             (400, "tool_choice", {"tool_choice": {"type": "tool"}}), (400, "tool_choice", {"tool_choice": {"type": "any"}}),
             (400, "disable_parallel", {"tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}}),
