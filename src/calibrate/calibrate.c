@@ -576,7 +576,7 @@ static int check_model(const struct rf_source *source, struct rf_error *error)
 {
     const char *why = source->params.n_expert    ? "models with experts"
                       : source->params.fused     ? "models with fused matrices"
-                      : source->params.conv_rows ? "models with convolutions"
+                      : source->params.conv_rows ? "models with states"
                                                  : NULL;
     return why ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "%s: %s cannot be calibrated yet; quantise without a text", source->name,

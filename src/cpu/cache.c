@@ -61,7 +61,7 @@ static int places_new(struct cpu_cache *cache, struct rf_error *error)
     cache->places = rf_malloc(cache_allocator(cache), (size_t)params->n_layer,
                               sizeof *cache->places, "KV cache", error);
     for (int32_t i = 0; cache->places && i < params->n_layer; i++)
-        cache->places[i] = n[rf_is_conv(params, i)]++;
+        cache->places[i] = n[rf_has_state(params, i)]++;
     return cache->places ? 0 : RF_ERR_MEMORY;
 }
 
@@ -391,7 +391,7 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
                                 sizeof *entry, "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
-        for (size_t head = 0; !rf_is_conv(params, layer) && head < (size_t)params->n_head_kv;
+        for (size_t head = 0; !rf_has_state(params, layer) && head < (size_t)params->n_head_kv;
              head++)
             for (int32_t i = moved; i < n; i++) {
                 rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
@@ -424,6 +424,7 @@ uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     struct saved saved = saved_parts(cache, (size_t)n);
+    if (!rf_cpu_states_can_save(cache, n)) return 0;
     return saved.groups * cache_group_bytes(cache) +
            half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS) +
            rf_cpu_states_size(cache, n);

@@ -1,7 +1,7 @@
 /* The structures and functions that the files of the cores' backend share. Each structure begins
  * with the base that infer/backend.h gives it. The files form layers, and call only downwards:
- * backend; view; operations, convolution, answer, attention, experts; linear, pool, cache, weights;
- * states; activations, block. */
+ * backend; view; operations, convolution, delta, gated, answer, attention, experts; linear, pool,
+ * cache, weights; states; activations, block. */
 #ifndef RF_CPU_CPU_H
 #define RF_CPU_CPU_H
 
@@ -106,16 +106,32 @@ struct cpu_slab {
     size_t used, n; /* blocks */
 };
 
-/* The states of layers with a convolution (states.c). Block b begins at position
+/* Where a pass takes the matrices of layers with the delta rule from, and where it leaves them. */
+struct cpu_state_base {
+    const struct cpu_block *block; /* a beginning or a copy; NULL: zeros, before the text */
+    size_t at;                     /* the position that they are at */
+    size_t first;                  /* of a layer's in the block: floats before its matrices */
+    size_t stride;                 /* floats from a layer's to the next one's */
+};
+
+/* The states of layers that have one (states.c). Block b begins at position
  * b * RF_STATE_POSITIONS. */
 struct cpu_states {
     /* [n_ctx / RF_STATE_POSITIONS + 1] each; NULL: not kept. Of a block, for each such layer: the
-     * [conv_rows - 1][n_embd] rows before it, and those [RF_STATE_POSITIONS][n_embd] in it. The
-     * first block's beginning is always NULL: no rows are before the text. */
+     * [conv_rows - 1][rf_state_row] rows before it, then its matrices (rf_state_matrices); and the
+     * rows [RF_STATE_POSITIONS][rf_state_row] in it. The first block's beginning is always NULL:
+     * no rows are before the text. */
     struct cpu_block **begins, **logs;
+    unsigned char *is_whole; /* [n_blocks] the matrices of the beginning are there, too */
     size_t n_blocks;
     size_t settled;                  /* blocks before it have given up what settling takes */
     size_t begin_floats, log_floats; /* of one layer */
+    struct cpu_block *moving;        /* matrices of all layers at position moving_at; or NULL */
+    size_t moving_at;
+    /* Of the pass at hand, for layers with the delta rule. */
+    struct cpu_state_base base;
+    struct cpu_block *held; /* the base's block, which others may give up meanwhile */
+    int moves;              /* the pass leaves its matrices in `moving` */
 };
 
 struct cpu_cache {
@@ -215,9 +231,19 @@ void rf_cpu_states_trim(struct cpu_cache *cache, size_t n);
 void rf_cpu_states_settle(struct cpu_cache *cache, size_t n);
 int32_t rf_cpu_states_resume(const struct cpu_cache *cache, int32_t n);
 /* Makes the log of the first row's block the cache's own, and gives later blocks the logs and
- * beginnings that are kept at the pass's end. */
+ * beginnings that are kept at the pass's end. With the delta rule it also chooses the pass's base,
+ * and owns what a replay from there on writes. rf_cpu_states_done: after the pass, which did not
+ * fail, over rows that follow each other (`is_chain`) or a tree. */
 int rf_cpu_states_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
+void rf_cpu_states_done(struct cpu_cache *cache, size_t first, size_t n, int is_chain);
+/* Where a layer's matrices are: of the pass's base, NULL before the text; of the copy that moves,
+ * NULL where it does not; of a block's beginning that the pass writes, NULL: not kept. */
+const float *rf_cpu_states_base(const struct cpu_cache *cache, int32_t layer);
+float *rf_cpu_states_moved(const struct cpu_cache *cache, int32_t layer);
+float *rf_cpu_states_matrices(const struct cpu_cache *cache, int32_t layer, size_t block);
 void rf_cpu_states_keep(struct cpu_cache *cache, size_t first_pos, const int32_t *path, size_t n);
+/* Whether the matrices at the beginning of the block of n - 1 are there. */
+int rf_cpu_states_can_save(const struct cpu_cache *cache, int32_t n);
 uint64_t rf_cpu_states_size(const struct cpu_cache *cache, int32_t n);
 uint64_t rf_cpu_states_held(const struct cpu_cache *cache);
 void rf_cpu_states_save(const struct cpu_cache *cache, int32_t n, void *out);
@@ -230,6 +256,10 @@ const float *rf_cpu_states_row(const struct cpu_cache *cache, int32_t layer, siz
 float *rf_cpu_states_log(const struct cpu_cache *cache, int32_t layer, size_t position);
 /* The rows before a block, to be written; NULL: not kept. */
 float *rf_cpu_states_begin(const struct cpu_cache *cache, int32_t layer, size_t block);
+/* Writes the rows before a block, if they are kept: m of [conv_rows - 1] rows, the last one first.
+ */
+void rf_cpu_states_begin_rows(const struct cpu_cache *cache, int32_t layer, size_t block,
+                              const float *const *rows);
 
 /* ---- views ---- */
 
@@ -262,6 +292,13 @@ struct cpu_group {
     size_t partials;          /* first float of its partial results */
     const int32_t *order;     /* [rows->n] rows of the group, branch by branch */
     const size_t *branch_end; /* end of each branch in `order` */
+    size_t replayed;          /* rows of the log that the delta rule goes through first */
+    size_t mixed_first;       /* number of the first of them, and then its own, in cpu_view.mixed */
+};
+
+/* A row of a tree under the delta rule: the slots that its matrices come from and go to. */
+struct cpu_state_slots {
+    int32_t from, to; /* to is -1: no row goes on from them */
 };
 
 /* An expert, and the rows that chose it, which lie one behind the other in buffers by expert. */
@@ -314,6 +351,14 @@ struct cpu_view {
     float *attended;   /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
     uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS] entries of a tree's rows, of one layer */
+
+    /* delta.c */
+    float *mixed; /* [most_mixed][rf_delta_mixed] q, k and v of the rows to go through, of n_mixed
+                     in this pass */
+    size_t n_mixed, most_mixed;
+    struct cpu_state_slots *state_slots; /* [max_rows], of trees alone */
+    float *state_scratch;                /* [workers][RF_TREE_ROWS + 1][piece of a matrix] */
+    float *ones;                         /* [elements of a head] */
 
     /* experts.c, for the current layer */
     struct cpu_choice *choices;         /* [max_rows][n_expert_used], greatest share first */
@@ -420,6 +465,17 @@ void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf
 
 /* convolution.c */
 void rf_cpu_short_conv(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+
+/* delta.c. rf_cpu_delta_new: memory, if the model has such layers. rf_cpu_delta_prepare: prepares a
+ * pass, after its caches. */
+int rf_cpu_delta_new(struct cpu_view *view, struct rf_error *error);
+int rf_cpu_delta_prepare(struct cpu_view *view, struct rf_error *error);
+void rf_cpu_delta(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+
+/* gated.c */
+void rf_cpu_norm_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_split_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_sigmoid_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 
 /* experts.c. rf_cpu_experts_new: memory for the choices, if the model has experts. */
 int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error);

@@ -105,8 +105,11 @@ uint64_t rf_shared_cache_bytes(const struct rf_cache *base, int32_t n)
     const struct shared_cache *cache = (const struct shared_cache *)base;
     uint64_t bytes = 0;
     for (int p = 0; p < SHARED_PARTS; p++)
-        if (cache->part[p])
-            bytes += shared_ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
+        if (cache->part[p]) {
+            uint64_t of_part = shared_ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
+            if (!of_part) return 0;
+            bytes += of_part;
+        }
     return bytes;
 }
 
@@ -130,7 +133,7 @@ struct weave {
 static size_t layers_of(const struct weave *weave, int p)
 {
     const struct rf_params *params = &weave->cache->params[p];
-    return (size_t)(weave->of_states ? rf_n_conv(params, params->n_layer)
+    return (size_t)(weave->of_states ? rf_n_states(params, params->n_layer)
                                      : rf_n_attention(params, params->n_layer));
 }
 
@@ -162,6 +165,7 @@ static void copy_part(struct weave *weave, int32_t n)
     }
     weave->of_states = 1;
     copy_layers(weave, rf_states_saved_floats(shape->params, n) * sizeof(float));
+    if (n) copy_layers(weave, rf_state_matrices(shape->params) * sizeof(float));
 }
 
 /* Saves or loads n positions part by part. */

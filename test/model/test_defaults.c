@@ -97,7 +97,7 @@ static void compare_layers(const struct wanted *wanted, const struct rf_params *
                   wanted->name, i);
     }
     compare_number(wanted, "window", has_window ? p->window : 0);
-    if (!rf_n_conv(p, p->n_layer)) return;
+    if (!rf_n_states(p, p->n_layer)) return;
     compare_number(wanted, "conv_rows", p->conv_rows);
     compare_number(wanted, "conv_bias", p->conv_bias);
 }

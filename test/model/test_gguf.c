@@ -562,7 +562,7 @@ static void test_good_variants(void)
     if (source) {
         const struct rf_params *p = &source->params;
         CHECK(!rf_is_conv(p, 0) && rf_is_conv(p, 1) && p->n_head_kv == 1 && p->conv_rows == 3);
-        CHECK(rf_n_attention(p, 2) == 1 && rf_n_conv(p, 2) == 1 && p->qk_norm && p->tied_output);
+        CHECK(rf_n_attention(p, 2) == 1 && rf_n_states(p, 2) == 1 && p->qk_norm && p->tied_output);
         CHECK_INT(p->rope_style, RF_ROPE_NEOX);
     }
     rf_source_close(source);

@@ -29,8 +29,9 @@ struct plain_weights {
 };
 
 /* 256 positions: [layer][position] of an entry. In a layer with keys and values that is [KV head]
- * of a key and a value [head_dim], rounded to 16 bits; in one with a convolution its row [n_embd].
- */
+ * of a key and a value [head_dim], rounded to 16 bits; in one with a state what the row leaves in
+ * the log (infer/state_kept.h), and with the delta rule the matrices after it and a mark: 1 if they
+ * are there. */
 struct block {
     int32_t holders; /* caches */
     float *data;
@@ -110,6 +111,10 @@ void plain_weights_free(struct rf_weights *weights);
 struct rf_weight_bytes plain_weight_bytes(const struct rf_weight_plan *plan);
 
 /* ---- plain_cache.c ---- */
+
+/* The matrices after a position's row in a layer with the delta rule, and their mark. */
+float *plain_matrices(const struct plain_cache *cache, int32_t layer, int32_t pos);
+float *plain_matrices_mark(const struct plain_cache *cache, int32_t layer, int32_t pos);
 
 int plain_cache_new(struct rf_cache **cache, struct rf_backend *backend,
                     const struct rf_cache_shape *shape, struct rf_error *error);

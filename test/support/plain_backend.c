@@ -169,7 +169,8 @@ static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
 {
     (void)kv;
     uint64_t entry = (uint64_t)params->n_head_kv * 2 * (uint64_t)params->head_dim,
-             row = rf_n_conv(params, params->n_layer) ? (uint64_t)params->n_embd : 0;
+             row = rf_n_states(params, params->n_layer) ? (uint64_t)rf_state_row(params) : 0;
+    if (row && params->delta_values) row += (uint64_t)rf_state_matrices(params) + 1;
     return (uint64_t)n_ctx * (uint64_t)params->n_layer * (entry > row ? entry : row) *
                sizeof(float) +
            rf_states_bytes(params, n_ctx);

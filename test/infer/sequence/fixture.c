@@ -85,7 +85,7 @@ void bench_open(struct bench *bench, const struct device *device, const struct r
     memset(bench, 0, sizeof *bench);
     bench->name = device->name;
     bench->n_layer = source->params.n_layer;
-    bench->has_states = rf_n_conv(&source->params, bench->n_layer) > 0;
+    bench->has_states = rf_n_states(&source->params, bench->n_layer) > 0;
     bench->counts_blocks =
         device->kind == &rf_cpu_backend_kind || device->kind == &plain_backend_kind;
     bench->meter.block_bytes = device->kind->kv_bytes(&source->params, RF_KV_F16, RF_KV_POSITIONS) -
