@@ -223,8 +223,8 @@ static double sigmoid_of(double x)
 
 /* Element j of the row at a slot after its convolution, where i is the row of the pass, or -1 for
  * one before it at the position `at`. */
-static double mixed(const struct plain_view *view, const struct rf_op *op,
-                    const struct plain_cache *cache, int32_t i, int32_t at, size_t j)
+static float mixed(const struct plain_view *view, const struct rf_op *op,
+                   const struct plain_cache *cache, int32_t i, int32_t at, size_t j)
 {
     size_t n = (size_t)view->params->conv_rows;
     double sum = 0;
@@ -235,29 +235,30 @@ static double mixed(const struct plain_view *view, const struct rf_op *op,
                                             : NULL;
         if (m) sum += (double)op->weight[0]->values[j * n + r] * (double)m[j];
     }
-    return sum * sigmoid_of(sum);
+    return (float)(sum * sigmoid_of(sum));
 }
 
-static double length_of(const double *x, size_t n)
+/* x / |x|, and another factor. */
+static void to_length(float *x, size_t n, double factor)
 {
     double sum = 1e-6;
-    for (size_t j = 0; j < n; j++) sum += x[j] * x[j];
-    return sqrt(sum);
+    for (size_t j = 0; j < n; j++) sum += (double)x[j] * (double)x[j];
+    for (size_t j = 0; j < n; j++) x[j] = (float)(factor * (double)x[j] / sqrt(sum));
 }
 
 /* One head's matrix after a row: by its key, value, b and g. */
 static void write_delta(const struct rf_params *params, size_t h, const float *before, float *after,
-                        const double *k, const double *v, double b, double g)
+                        const float *k, const float *v, double b, double g)
 {
     size_t rows = (size_t)params->delta_key_dim, columns = (size_t)params->delta_value_dim;
     for (size_t c = 0; c < columns; c++) {
         double held = 0;
         for (size_t r = 0; before && r < rows; r++)
-            held += (double)before[rf_state_element(params, h, r, c)] * k[r];
-        double u = b * (v[c] - g * held);
+            held += (double)before[rf_state_element(params, h, r, c)] * (double)k[r];
+        double u = b * ((double)v[c] - g * held);
         for (size_t r = 0; r < rows; r++) {
             size_t at = rf_state_element(params, h, r, c);
-            after[at] = (float)(g * (before ? (double)before[at] : 0) + k[r] * u);
+            after[at] = (float)(g * (before ? (double)before[at] : 0) + (double)k[r] * u);
         }
     }
 }
@@ -273,7 +274,7 @@ static void delta_row(const struct plain_view *view, const struct rf_op *op,
     int32_t slot = i >= 0 ? view->rows[i].slot : at;
     const float *log = plain_entry(cache, (size_t)op->layer, slot) + rf_delta_mixed(params);
     float *after = plain_matrices(cache, op->layer, slot);
-    double q[RF_MAX_DELTA], k[RF_MAX_DELTA], v[RF_MAX_DELTA];
+    float q[RF_MAX_DELTA], k[RF_MAX_DELTA], v[RF_MAX_DELTA];
     for (size_t h = 0; h < values; h++) {
         size_t of = params->delta_tiled ? h % keys : h / (values / keys);
         for (size_t r = 0; r < rows; r++) {
@@ -282,13 +283,13 @@ static void delta_row(const struct plain_view *view, const struct rf_op *op,
         }
         for (size_t c = 0; c < columns; c++)
             v[c] = mixed(view, op, cache, i, at, 2 * keys * rows + h * columns + c);
-        double of_q = length_of(q, rows) * sqrt((double)rows), of_k = length_of(k, rows);
-        for (size_t r = 0; r < rows; r++) k[r] /= of_k;
+        to_length(q, rows, 1 / sqrt((double)rows));
+        to_length(k, rows, 1);
         write_delta(params, h, before, after, k, v, (double)log[h], (double)log[values + h]);
         for (size_t c = 0; out && c < columns; c++) {
             double sum = 0;
             for (size_t r = 0; r < rows; r++)
-                sum += (double)after[rf_state_element(params, h, r, c)] * (q[r] / of_q);
+                sum += (double)after[rf_state_element(params, h, r, c)] * (double)q[r];
             out[h * columns + c] = (float)sum;
         }
     }
