@@ -420,11 +420,15 @@ static struct saved saved_parts(const struct cpu_cache *cache, size_t n)
     return (struct saved){groups, groups * RF_KV_GROUP / RF_KV_POSITIONS};
 }
 
+int rf_cpu_cache_can_save(const struct rf_cache *base, int32_t n)
+{
+    return rf_cpu_states_can_save((const struct cpu_cache *)base, n);
+}
+
 uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     struct saved saved = saved_parts(cache, (size_t)n);
-    if (!rf_cpu_states_can_save(cache, n)) return 0;
     return saved.groups * cache_group_bytes(cache) +
            half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS) +
            rf_cpu_states_size(cache, n);

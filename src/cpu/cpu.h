@@ -183,6 +183,7 @@ void rf_cpu_cache_free(struct rf_cache *cache);
 void rf_cpu_cache_trim(struct rf_cache *cache, int32_t n);
 void rf_cpu_cache_settle(struct rf_cache *cache, int32_t n);
 int32_t rf_cpu_cache_resume(const struct rf_cache *cache, int32_t n);
+int rf_cpu_cache_can_save(const struct rf_cache *cache, int32_t n);
 uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 int rf_cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                       struct rf_error *error);

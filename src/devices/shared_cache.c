@@ -100,16 +100,22 @@ int rf_shared_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t
     return code;
 }
 
+int rf_shared_cache_can_save(const struct rf_cache *base, int32_t n)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache->part[p] && !shared_ops_of(base->backend, p)->cache_can_save(cache->part[p], n))
+            return 0;
+    return 1;
+}
+
 uint64_t rf_shared_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct shared_cache *cache = (const struct shared_cache *)base;
     uint64_t bytes = 0;
     for (int p = 0; p < SHARED_PARTS; p++)
-        if (cache->part[p]) {
-            uint64_t of_part = shared_ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
-            if (!of_part) return 0;
-            bytes += of_part;
-        }
+        if (cache->part[p])
+            bytes += shared_ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
     return bytes;
 }
 

@@ -381,6 +381,9 @@ struct rf_backend_ops {
      * positions that were read: n itself, or less where earlier rows' 16 bits or states were given
      * up. */
     int32_t (*cache_resume)(const struct rf_cache *cache, int32_t n);
+    /* Whether the first n positions can be saved, of which a pass can begin at n and n - 1: else
+     * matrices that would be saved are not known yet, and fewer positions can be. */
+    int (*cache_can_save)(const struct rf_cache *cache, int32_t n);
     /* Keeps one path of the last pass's tree in this cache, which began at first_pos: the entries
      * of the rows path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the
      * first: the text), move from the slots first_pos + path[i] to first_pos + i, in all layers.
@@ -400,8 +403,7 @@ struct rf_backend_ops {
      * rows [n - first][rf_state_row(params)] of what rows left from position
      * rf_states_saved_from(n) = first on, zeros before the text. Those of all layers are followed
      * by the matrices of all layers with the delta rule at the beginning of the block of n - 1, in
-     * the order of rf_state_matrices. To be saved, a pass must be able to begin at n and n - 1.
-     * 0 where n > 0: matrices there are not known yet, so only fewer positions can be saved. */
+     * the order of rf_state_matrices. To be saved, a pass must be able to begin at n and n - 1. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
     /* Memory of the cache's blocks. A block that n caches share counts as its n-th part. */
     uint64_t (*cache_held)(const struct rf_cache *cache);

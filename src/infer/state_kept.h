@@ -62,7 +62,8 @@ static inline size_t rf_state_element(const struct rf_params *params, size_t hea
 }
 
 /* Blocks from one state that is kept for long to the next: those of matrices take no more memory
- * than the keys and values between them in 16 bits. A device may have no layer with those. */
+ * than the keys and values between them in 16 bits. Powers of two, so that two devices with parts
+ * of a model have some in common; one of them may have no keys. */
 static inline size_t rf_state_checkpoint(const struct rf_params *params)
 {
     size_t state = (size_t)rf_n_states(params, params->n_layer) * rf_state_matrices(params) *
@@ -70,8 +71,9 @@ static inline size_t rf_state_checkpoint(const struct rf_params *params)
            entries = (size_t)rf_n_attention(params, params->n_layer) * (size_t)params->n_head_kv *
                      (size_t)params->head_dim * 2 * sizeof(uint16_t) * RF_STATE_CHECKPOINT *
                      RF_STATE_POSITIONS;
-    if (!state) return RF_STATE_CHECKPOINT;
-    return RF_STATE_CHECKPOINT * (entries ? 1 + (state - 1) / entries : RF_STATE_CHECKPOINT);
+    size_t blocks = RF_STATE_CHECKPOINT;
+    for (size_t held = entries; entries && held < state; held += held) blocks *= 2;
+    return blocks;
 }
 
 /* Whether the block's log is kept where the text or a pass ends at position n. */

@@ -124,6 +124,7 @@ void plain_cache_free(struct rf_cache *cache);
 void plain_cache_trim(struct rf_cache *cache, int32_t n);
 void plain_cache_settle(struct rf_cache *cache, int32_t n);
 int32_t plain_cache_resume(const struct rf_cache *cache, int32_t n);
+int plain_cache_can_save(const struct rf_cache *cache, int32_t n);
 int plain_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                      struct rf_error *error);
 uint64_t plain_cache_bytes(const struct rf_cache *cache, int32_t n);

@@ -121,6 +121,7 @@ static const struct rf_backend_ops ops = {
     .cache_trim = plain_cache_trim,
     .cache_settle = plain_cache_settle,
     .cache_resume = plain_cache_resume,
+    .cache_can_save = plain_cache_can_save,
     .cache_keep = plain_cache_keep,
     .cache_bytes = plain_cache_bytes,
     .cache_held = plain_cache_held,
