@@ -124,7 +124,8 @@ class Answers(OneServer):
         chat = self.chat(messages=[{"role": "system", "content": "Tell a story."}, {"role": "user", "content": "A dog"},
                                    {"role": "assistant", "content": "Once"}, {"role": "user", "content": "More"}])
         items = [{"role": "user", "content": "A dog"}, {"role": "assistant", "content": "Once"}, {"role": "user", "content": "More"}]
-        typed = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "A "}, {"type": "input_text", "text": "dog"}]},
+        typed = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "A "},
+                                                                 {"type": "input_text", "text": "dog"}]},
                  {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [
                      {"type": "output_text", "text": "On", "annotations": []}, {"type": "refusal", "refusal": "ce"}]},
                  {"role": "user", "content": [{"type": "input_text", "text": "More"}]}]
@@ -157,8 +158,8 @@ class Answers(OneServer):
 
     def test_told(self):
         """A response repeats what was asked for, digits of numbers too."""
-        more = {"instructions": "Be brief.", "metadata": {"a": "b"}, "parallel_tool_calls": False, "tools": ITS_TOOLS, "tool_choice": "none",
-                "reasoning": {"summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "low"}}
+        more = {"instructions": "Be brief.", "metadata": {"a": "b"}, "parallel_tool_calls": False, "tools": ITS_TOOLS,
+                "tool_choice": "none", "reasoning": {"summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "low"}}
         whole = self.server.post(RESPONSES, dict(ASK, top_p=0.25, **more))
         self.assertEqual({name: whole[name] for name in more}, more)
         self.assertEqual((whole["max_output_tokens"], whole["temperature"], whole["top_p"]), (12, 0, 0.25))
@@ -195,7 +196,8 @@ class Answers(OneServer):
             (400, "instructions", {"instructions": [{"role": "user", "content": "a"}]}), (400, "stream_options", {"stream_options": 1}),
             (400, "stream_options.include_usage", {"stream_options": {"include_usage": True}}),
             (400, "input", {"input": []}), (400, "input", {"input": None}), (400, "input", {"input": 7}),
-            (400, "input[0]", {"input": [1.10]}), (400, "input[0]", {"input": ["a"]}), (400, "input", {"input": [{"role": "user", "content": []}]}),
+            (400, "input[0]", {"input": [1.10]}), (400, "input[0]", {"input": ["a"]}),
+            (400, "input", {"input": [{"role": "user", "content": []}]}),
             (400, "input[0].role", item(role="tool", content="a")), (400, "input[0].role", item(type="message", content="a")),
             (400, "input[0].content is", item(role="user")), (400, "input[0].content is", item(role="user", content={"a": 1})),
             (400, "input[0].content[1] is no text; images", user({"type": "input_text", "text": "a"}, image)),
@@ -212,12 +214,19 @@ class Answers(OneServer):
             (400, "input[0].type local_shell_call", item(type="local_shell_call")),
             (400, "tools", {"tools": 7}), (400, "tools", {"tools": [{"name": "a"}]}), (400, "tools", {"tools": [dict(tool, name=1)]}),
             (400, "tools", {"tools": TOOLS}), (400, "tools[1].type web_search", {"tools": [tool, {"type": "web_search"}]}),
+            (400, "tools", {"tools": [{"type": "namespace", "name": "a"}]}),
+            (400, "tools", {"tools": [{"type": "namespace", "tools": []}]}),
+            (400, "tools[0].tools[1].type custom", {"tools": [{"type": "namespace", "name": "a", "tools": [
+                tool, {"type": "custom", "name": "a"}]}]}),
+            (400, "tools[0].tools[0].async", {"tools": [{"type": "namespace", "name": "a", "tools": [{**tool, "async": True}]}]}),
+            (400, "input[0] is no function_call ", item(**dict(call, namespace=7))),
             (400, "tools[0].type custom", {"tools": [{"type": "custom", "name": "a"}]}),
             (400, "tools[0].defer_loading", {"tools": [dict(tool, defer_loading=True)]}),
             (400, "tool_choice", {"tool_choice": "any"}), (400, "tool_choice", {"tool_choice": {"type": "web_search"}}),
             (400, "tool_choice", {"tool_choice": {"type": "function"}}), (400, "tool_choice", {"tool_choice": "required"}),
             (400, "tool_choice", {"tools": ITS_TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "some", "tools": []}}),
-            (400, "tool_choice", {"tools": ITS_TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]}}),
+            (400, "tool_choice", {"tools": ITS_TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto",
+                                                                      "tools": [{"type": "mcp"}]}}),
             (400, "tool x", {"tools": [tool], "tool_choice": {"type": "function", "name": "x"}}),
             (400, "parallel_tool_calls", {"parallel_tool_calls": "no"}),
             (400, "text is not", {"text": "a"}), (400, "text.format.type", {"text": {"format": {"type": "xml"}}}),
@@ -229,7 +238,8 @@ class Answers(OneServer):
             (400, "reasoning is not", {"reasoning": "low"}), (400, "reasoning.effort", {"reasoning": {"effort": "low"}}),
             (400, "reasoning.effort", {"reasoning": {"effort": 1}}), (400, "reasoning.mode", {"reasoning": {"mode": "pro"}}),
             (400, "include", {"include": "a"}), (400, "message.output_text.logprobs", {"include": ["message.output_text.logprobs"]}),
-            (400, "top_logprobs", {"top_logprobs": 2}), (400, "background", {"background": True}), (400, "truncation", {"truncation": "auto"}),
+            (400, "top_logprobs", {"top_logprobs": 2}), (400, "background", {"background": True}),
+            (400, "truncation", {"truncation": "auto"}),
             (400, "previous_response_id is not supported: nothing is stored", {"previous_response_id": "resp_1"}),
             (400, "conversation", {"conversation": "conv_1"}), (400, "prompt is", {"prompt": {"id": "p"}}),
             (400, "service_tier", {"service_tier": "priority"}), (400, "max_tokens", {"max_tokens": 3}), (400, "messages", HI),
@@ -300,14 +310,41 @@ class Tools(Case):
                   {"role": "tool", "tool_call_id": call["call_id"], "content": ""}, {"role": "user", "content": "Go on"}]
         counts = set()
         for mine, its in (({}, {}), ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
-                          ({"reasoning": {"effort": "none"}}, {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False}}),
-                          ({"tool_choice": "none"}, {"tool_choice": "none"}), ({"parallel_tool_calls": False}, {"parallel_tool_calls": False})):
+                          ({"reasoning": {"effort": "none"}}, {"reasoning_effort": "none",
+                                                               "chat_template_kwargs": {"enable_thinking": False}}),
+                          ({"tool_choice": "none"}, {"tool_choice": "none"}),
+                          ({"parallel_tool_calls": False}, {"parallel_tool_calls": False})):
             chat = server.post(CHAT, dict(HI, messages=theirs, tools=TOOLS, **its))
             whole = server.post(RESPONSES, dict(ASK, input=ours, tools=ITS_TOOLS, **mine))
             self.assertEqual(text_of(whole), chat["choices"][0]["message"]["content"])
             self.assertEqual(whole["usage"]["input_tokens"], chat["usage"]["prompt_tokens"])
             counts.add(whole["usage"]["input_tokens"])
         self.assertEqual(len(counts), 4)
+
+    def test_namespaces(self):
+        """A function's name begins with its namespace's in the chat, and is apart in calls."""
+        server = self.server_of(TEMPLATE)
+        for space, joined in (("mcp__a", "mcp__a__weather"), ("mcp__a__", "mcp__a__weather"), ("b", "b__weather")):
+            tools = [ITS_TOOLS[0], {"type": "namespace", "name": space, "description": "Some.", "tools": ITS_TOOLS[1:]}]
+            theirs = [TOOLS[0], {"type": "function", "function": dict(TOOLS[1]["function"], name=joined)}]
+            wanted = {"type": "function", "function": {"name": joined}}
+            body = dict(ASK, tools=tools, tool_choice={"type": "function", "namespace": space, "name": "weather"}, max_output_tokens=200)
+            conforms("ResponsesRequest", body)
+            whole = server.post(RESPONSES, body)
+            chat = server.post(CHAT, dict(HI, tools=theirs, tool_choice=wanted, max_tokens=200))
+            call = whole["output"][0]
+            self.assertEqual((call["namespace"], call["name"], call["arguments"]), (
+                space, "weather", chat["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]))
+            self.assertEqual(whole["usage"]["input_tokens"], chat["usage"]["prompt_tokens"])
+            same(self, whole, assembled(events(server, body)))
+            called = {"role": "assistant", "content": None, "tool_calls": [
+                {"id": call["call_id"], "type": "function", "function": {"name": joined, "arguments": call["arguments"]}}]}
+            result = {"role": "tool", "tool_call_id": call["call_id"], "content": "12"}
+            chat = server.post(CHAT, dict(HI, messages=[*HI["messages"], called, result], tools=theirs))
+            whole = server.post(RESPONSES, dict(ASK, tools=tools, input=[
+                {"role": "user", "content": "Hi"}, call, {"type": "function_call_output", "call_id": call["call_id"], "output": "12"}]))
+            self.assertEqual(text_of(whole), chat["choices"][0]["message"]["content"])
+            self.assertEqual(whole["usage"]["input_tokens"], chat["usage"]["prompt_tokens"])
 
     def test_turns(self):
         """A template that wants roles in turns reads what agents send."""

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "requests/accepted.h"
 #include "requests/members.h"
+#include "translate/spaces.h"
 #include "translate/turns.h"
 
 /* Refuses a member by its path. */
@@ -78,40 +79,69 @@ static int check_include(const json_t *body, struct refusal *refusal)
 
 /* ---- tools ---- */
 
-static int check_tool(const json_t *tool, size_t index, struct refusal *refusal)
+static int check_tool(const json_t *tool, const char *path, struct refusal *refusal)
 {
     static const char *const known[] = {"type",       "name",   "description",
                                         "parameters", "strict", NULL};
     const json_t *about = member_get(tool, "description"),
                  *parameters = member_get(tool, "parameters");
     const char *type = rf_json_c_string(json_object_get(tool, "type"));
-    char path[160];
+    char whole[160];
     if (type && strcmp(type, "function") != 0) {
-        snprintf(path, sizeof path, "tools[%zu].type %.60s", index, type);
-        return refuse_option(refusal, "tools", path, ": tools are functions of the client");
+        snprintf(whole, sizeof whole, "%.80s.type %.60s", path, type);
+        return refuse_option(refusal, "tools", whole, ": tools are functions of the client");
     }
     if (!type || !rf_json_c_string(json_object_get(tool, "name")) ||
         (about && !json_is_string(about)) || (parameters && !rf_json_is_map(parameters)))
         return refuse_value(refusal, "tools",
                             "an array of the type function, each with a name and parameters");
-    snprintf(path, sizeof path, "tools[%zu]", index);
     return check_names(tool, "tools", path, known, refusal);
+}
+
+/* Adds a function; `space` is the name of its namespace, or NULL. */
+static int add_function(json_t *tools, const json_t *tool, const json_t *space, const char *path,
+                        struct refusal *refusal)
+{
+    if (check_tool(tool, path, refusal)) return -1;
+    json_t *function =
+        json_pack("{s:o, s:O*, s:O*}", "name", spaces_join(space, json_object_get(tool, "name")),
+                  "description", member_get(tool, "description"), "parameters",
+                  member_get(tool, "parameters"));
+    json_t *made = json_pack("{s:s, s:o}", "type", "function", "function", function);
+    return json_array_append_new(tools, made) ? refuse_memory(refusal) : 0;
+}
+
+/* Adds the functions of a namespace, whose description has no place in a chat. */
+static int add_space(json_t *tools, const json_t *space, const char *path, struct refusal *refusal)
+{
+    static const char *const known[] = {"type", "name", "description", "tools", NULL};
+    const json_t *name = json_object_get(space, "name"),
+                 *functions = json_object_get(space, "tools");
+    char inner[96];
+    if (!rf_json_c_string(name) || !json_is_array(functions))
+        return refuse_value(refusal, "tools", "an array whose namespaces have a name and tools");
+    if (check_names(space, "tools", path, known, refusal)) return -1;
+    for (size_t i = 0; i < json_array_size(functions); i++) {
+        snprintf(inner, sizeof inner, "%.60s.tools[%zu]", path, i);
+        if (add_function(tools, json_array_get(functions, i), name, inner, refusal)) return -1;
+    }
+    return 0;
 }
 
 static int add_tools(json_t *chat, const json_t *body, struct refusal *refusal)
 {
     const json_t *given = member_get(body, "tools");
     json_t *tools = json_array();
+    char path[32];
     if (json_object_set_new(chat, "tools", tools)) return refuse_memory(refusal);
     if (given && !json_is_array(given)) return refuse_value(refusal, "tools", "an array of tools");
     for (size_t i = 0; i < json_array_size(given); i++) {
         const json_t *tool = json_array_get(given, i);
-        if (check_tool(tool, i, refusal)) return -1;
-        json_t *function = json_pack("{s:O, s:O*, s:O*}", "name", json_object_get(tool, "name"),
-                                     "description", member_get(tool, "description"), "parameters",
-                                     member_get(tool, "parameters"));
-        json_t *made = json_pack("{s:s, s:o}", "type", "function", "function", function);
-        if (json_array_append_new(tools, made)) return refuse_memory(refusal);
+        int is_space = turns_is_word(json_object_get(tool, "type"), "namespace");
+        snprintf(path, sizeof path, "tools[%zu]", i);
+        if (is_space ? add_space(tools, tool, path, refusal)
+                     : add_function(tools, tool, NULL, path, refusal))
+            return -1;
     }
     return 0;
 }
@@ -119,10 +149,10 @@ static int add_tools(json_t *chat, const json_t *body, struct refusal *refusal)
 /* {"type": "function", "name"} as chats write it; NULL: it is none. */
 static json_t *named_function(const json_t *given)
 {
-    json_t *name = json_object_get(given, "name");
-    if (!turns_is_word(json_object_get(given, "type"), "function") || !rf_json_c_string(name))
-        return NULL;
-    return json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name);
+    json_t *name = turns_is_word(json_object_get(given, "type"), "function")
+                       ? spaces_join(member_get(given, "namespace"), json_object_get(given, "name"))
+                       : NULL;
+    return name ? json_pack("{s:s, s:{s:o}}", "type", "function", "function", "name", name) : NULL;
 }
 
 static json_t *allowed_tools(const json_t *choice)

@@ -8,6 +8,7 @@
 #include "requests/accepted.h"
 #include "requests/members.h"
 #include "translate/item_options.h"
+#include "translate/spaces.h"
 #include "translate/turns.h"
 
 /* An item that is being translated. */
@@ -96,10 +97,13 @@ static int take_thought(const struct item *item)
 static int take_call(const struct item *item)
 {
     json_t *id = json_object_get(item->value, "call_id"),
-           *name = json_object_get(item->value, "name"),
-           *text = json_object_get(item->value, "arguments");
-    if (!rf_json_c_string(id) || !rf_json_c_string(name) || !json_is_string(text))
+           *text = json_object_get(item->value, "arguments"),
+           *name = spaces_join(member_get(item->value, "namespace"),
+                               json_object_get(item->value, "name"));
+    if (!rf_json_c_string(id) || !name || !json_is_string(text)) {
+        json_decref(name);
         return refuse_item(item, "", "is no function_call with call_id, name and arguments");
+    }
     json_t *arguments =
         json_string_length(text)
             ? rf_json_load(json_string_value(text), json_string_length(text), NULL, NULL)
@@ -109,6 +113,7 @@ static int take_call(const struct item *item)
                    : refuse_item(item, ".arguments", "is not the text of a JSON object");
     if (!code) code = turns_add_call(item->chat, id, name, arguments);
     json_decref(arguments);
+    json_decref(name);
     return code;
 }
 

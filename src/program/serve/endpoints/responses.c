@@ -10,6 +10,7 @@
 #include "requests/members.h"
 #include "serve/endpoint.h"
 #include "translate/items.h"
+#include "translate/spaces.h"
 
 extern const struct endpoint endpoint_chat_completions;
 
@@ -92,10 +93,13 @@ static json_t *item_of_call(const struct reply *reply, int index, const char *st
                             const json_t *call, json_t *arguments)
 {
     char id[ITEM_ID];
+    json_t *space, *name;
+    spaces_split(json_object_get(reply->question->told, "tools"), call_member(call, "name"), &space,
+                 &name);
     item_id(id, reply, ITEM_CALL, index);
-    return json_pack("{s:s, s:s, s:s, s:O, s:O, s:o}", "id", id, "type", "function_call", "status",
-                     status, "call_id", json_object_get(call, "id"), "name",
-                     call_member(call, "name"), "arguments", arguments);
+    return json_pack("{s:s, s:s, s:s, s:O, s:O*, s:O, s:o}", "id", id, "type", "function_call",
+                     "status", status, "call_id", json_object_get(call, "id"), "namespace", space,
+                     "name", name, "arguments", arguments);
 }
 
 /* ---- the response ---- */
@@ -274,20 +278,19 @@ static void put_call(struct rf_writer *out, const struct reply *reply, const jso
 {
     struct reply_blocks *blocks = reply->blocks;
     json_t *arguments = call_member(call, "arguments");
-    char id[ITEM_ID];
     close_item(out, reply, "completed");
     blocks->open = ITEM_CALL;
-    blocks->n++;
-    item_id(id, reply, ITEM_CALL, blocks->n - 1);
+    int index = blocks->n++;
+    json_t *item = item_of_call(reply, index, "completed", call, json_incref(arguments));
     put_item(out, blocks, "response.output_item.added",
-             item_of_call(reply, blocks->n - 1, "in_progress", call, json_string("")));
+             item_of_call(reply, index, "in_progress", call, json_string("")));
     put_about(out, reply, "response.function_call_arguments.delta", "delta",
               json_incref(arguments));
     put_event(out, blocks, "response.function_call_arguments.done",
-              json_pack("{s:s, s:i, s:O, s:O}", "item_id", id, "output_index", blocks->n - 1,
-                        "name", call_member(call, "name"), "arguments", arguments));
-    end_item(out, blocks,
-             item_of_call(reply, blocks->n - 1, "completed", call, json_incref(arguments)));
+              json_pack("{s:O, s:i, s:O, s:O}", "item_id", json_object_get(item, "id"),
+                        "output_index", index, "name", json_object_get(item, "name"), "arguments",
+                        arguments));
+    end_item(out, blocks, item);
 }
 
 /* An event with the response, which is taken. */
