@@ -286,6 +286,13 @@ class Tools(Case):
             self.assertEqual({"name": call["name"], "arguments": call["arguments"]}, theirs)
             self.assertEqual(list(json.loads(call["arguments"])), ["name", "age"] if call["name"] == "age_of" else ["now"])
             same(self, whole, assembled(events(server, body)))
+        for most in (1, 5):  # a cut call stays text
+            body["max_output_tokens"] = most
+            whole = server.post(RESPONSES, body)
+            chat = server.post(CHAT, dict(HI, tools=TOOLS, tool_choice=wanted, max_tokens=most))
+            self.assertEqual([(i["type"], i["status"]) for i in whole["output"]], [("message", "incomplete")])
+            self.assertEqual(text_of(whole), chat["choices"][0]["message"]["content"])
+            same(self, whole, assembled(events(server, body)))
         self.check_results(server, call)
 
     def check_results(self, server, call):

@@ -12,8 +12,8 @@
 #include "translate/turns.h"
 
 /* Refuses a member by its path. */
-static int refuse_option(struct refusal *refusal, const char *name, const char *path,
-                         const char *why)
+static int items_refuse(struct refusal *refusal, const char *name, const char *path,
+                        const char *why)
 {
     refuse(refusal, 400, "unsupported_parameter", "%.200s is not supported%s", path, why);
     return refuse_param(refusal, name);
@@ -21,8 +21,8 @@ static int refuse_option(struct refusal *refusal, const char *name, const char *
 
 /* Refuses the first member of an object that is not in the list, which NULL ends, and asks for
  * something. `path`: the object's. */
-static int check_names(const json_t *object, const char *name, const char *path,
-                       const char *const *known, struct refusal *refusal)
+static int items_check_names(const json_t *object, const char *name, const char *path,
+                             const char *const *known, struct refusal *refusal)
 {
     const char *key;
     json_t *value;
@@ -33,14 +33,14 @@ static int check_names(const json_t *object, const char *name, const char *path,
         while (known[i] && strcmp(known[i], key) != 0) i++;
         if (known[i] || accepted_is_off(value)) continue;
         snprintf(whole, sizeof whole, "%.60s.%.100s", path, key);
-        return refuse_option(refusal, name, whole, "");
+        return items_refuse(refusal, name, whole, "");
     }
     return 0;
 }
 
 /* ---- how long, and how tokens are chosen ---- */
 
-static int add_limits(json_t *chat, const json_t *body, struct refusal *refusal)
+static int items_add_limits(json_t *chat, const json_t *body, struct refusal *refusal)
 {
     static const char *const same[] = {"stream", "temperature", "top_p", "seed"};
     static const char *const streams[] = {"include_obfuscation", NULL};
@@ -55,7 +55,7 @@ static int add_limits(json_t *chat, const json_t *body, struct refusal *refusal)
         return refuse_value(refusal, "metadata", "an object");
     if (options && !rf_json_is_map(options))
         return refuse_value(refusal, "stream_options", "an object");
-    if (check_names(options, "stream_options", "stream_options", streams, refusal)) return -1;
+    if (items_check_names(options, "stream_options", "stream_options", streams, refusal)) return -1;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (member_get(body, same[i]))
             json_object_set(chat, same[i], (json_t *)member_get(body, same[i]));
@@ -64,7 +64,7 @@ static int add_limits(json_t *chat, const json_t *body, struct refusal *refusal)
 
 /* What a response is to include beside the answer. Results of tools of the server are none, and
  * thoughts are not encrypted. */
-static int check_include(const json_t *body, struct refusal *refusal)
+static int items_check_include(const json_t *body, struct refusal *refusal)
 {
     const json_t *include = member_get(body, "include");
     if (include && !json_is_array(include)) return refuse_value(refusal, "include", "an array");
@@ -72,14 +72,14 @@ static int check_include(const json_t *body, struct refusal *refusal)
         const char *word = rf_json_c_string(json_array_get(include, i));
         if (!word) return refuse_value(refusal, "include", "an array of texts");
         if (strcmp(word, "message.output_text.logprobs") == 0)
-            return refuse_option(refusal, "include", word, "; chats have logprobs");
+            return items_refuse(refusal, "include", word, "; chats have logprobs");
     }
     return 0;
 }
 
 /* ---- tools ---- */
 
-static int check_tool(const json_t *tool, const char *path, struct refusal *refusal)
+static int items_check_tool(const json_t *tool, const char *path, struct refusal *refusal)
 {
     static const char *const known[] = {"type",       "name",   "description",
                                         "parameters", "strict", NULL};
@@ -89,20 +89,20 @@ static int check_tool(const json_t *tool, const char *path, struct refusal *refu
     char whole[160];
     if (type && strcmp(type, "function") != 0) {
         snprintf(whole, sizeof whole, "%.80s.type %.60s", path, type);
-        return refuse_option(refusal, "tools", whole, ": tools are functions of the client");
+        return items_refuse(refusal, "tools", whole, ": tools are functions of the client");
     }
     if (!type || !rf_json_c_string(json_object_get(tool, "name")) ||
         (about && !json_is_string(about)) || (parameters && !rf_json_is_map(parameters)))
         return refuse_value(refusal, "tools",
                             "an array of the type function, each with a name and parameters");
-    return check_names(tool, "tools", path, known, refusal);
+    return items_check_names(tool, "tools", path, known, refusal);
 }
 
 /* Adds a function; `space` is the name of its namespace, or NULL. */
-static int add_function(json_t *tools, const json_t *tool, const json_t *space, const char *path,
-                        struct refusal *refusal)
+static int items_add_function(json_t *tools, const json_t *tool, const json_t *space,
+                              const char *path, struct refusal *refusal)
 {
-    if (check_tool(tool, path, refusal)) return -1;
+    if (items_check_tool(tool, path, refusal)) return -1;
     json_t *function =
         json_pack("{s:o, s:O*, s:O*}", "name", spaces_join(space, json_object_get(tool, "name")),
                   "description", member_get(tool, "description"), "parameters",
@@ -112,7 +112,8 @@ static int add_function(json_t *tools, const json_t *tool, const json_t *space, 
 }
 
 /* Adds the functions of a namespace, whose description has no place in a chat. */
-static int add_space(json_t *tools, const json_t *space, const char *path, struct refusal *refusal)
+static int items_add_space(json_t *tools, const json_t *space, const char *path,
+                           struct refusal *refusal)
 {
     static const char *const known[] = {"type", "name", "description", "tools", NULL};
     const json_t *name = json_object_get(space, "name"),
@@ -120,15 +121,16 @@ static int add_space(json_t *tools, const json_t *space, const char *path, struc
     char inner[96];
     if (!rf_json_c_string(name) || !json_is_array(functions))
         return refuse_value(refusal, "tools", "an array whose namespaces have a name and tools");
-    if (check_names(space, "tools", path, known, refusal)) return -1;
+    if (items_check_names(space, "tools", path, known, refusal)) return -1;
     for (size_t i = 0; i < json_array_size(functions); i++) {
         snprintf(inner, sizeof inner, "%.60s.tools[%zu]", path, i);
-        if (add_function(tools, json_array_get(functions, i), name, inner, refusal)) return -1;
+        if (items_add_function(tools, json_array_get(functions, i), name, inner, refusal))
+            return -1;
     }
     return 0;
 }
 
-static int add_tools(json_t *chat, const json_t *body, struct refusal *refusal)
+static int items_add_tools(json_t *chat, const json_t *body, struct refusal *refusal)
 {
     const json_t *given = member_get(body, "tools");
     json_t *tools = json_array();
@@ -139,8 +141,8 @@ static int add_tools(json_t *chat, const json_t *body, struct refusal *refusal)
         const json_t *tool = json_array_get(given, i);
         int is_space = turns_is_word(json_object_get(tool, "type"), "namespace");
         snprintf(path, sizeof path, "tools[%zu]", i);
-        if (is_space ? add_space(tools, tool, path, refusal)
-                     : add_function(tools, tool, NULL, path, refusal))
+        if (is_space ? items_add_space(tools, tool, path, refusal)
+                     : items_add_function(tools, tool, NULL, path, refusal))
             return -1;
     }
     return 0;
@@ -169,7 +171,7 @@ static json_t *allowed_tools(const json_t *choice)
     return made;
 }
 
-static int add_tool_choice(json_t *chat, const json_t *body, struct refusal *refusal)
+static int items_add_tool_choice(json_t *chat, const json_t *body, struct refusal *refusal)
 {
     json_t *choice = (json_t *)member_get(body, "tool_choice"), *made;
     int is_parallel = 1;
@@ -192,7 +194,7 @@ static int add_tool_choice(json_t *chat, const json_t *body, struct refusal *ref
 
 /* ---- the form of the text ---- */
 
-static int add_schema(json_t *chat, const json_t *format, struct refusal *refusal)
+static int items_add_schema(json_t *chat, const json_t *format, struct refusal *refusal)
 {
     json_t *schema = json_object_get(format, "schema");
     if (!rf_json_is_map(schema)) return refuse_value(refusal, "text.format.schema", "an object");
@@ -201,7 +203,7 @@ static int add_schema(json_t *chat, const json_t *format, struct refusal *refusa
     return json_object_set_new(chat, "response_format", made) ? refuse_memory(refusal) : 0;
 }
 
-static int add_format(json_t *chat, const json_t *format, struct refusal *refusal)
+static int items_add_format(json_t *chat, const json_t *format, struct refusal *refusal)
 {
     static const char *const known[] = {"type", NULL}, *const named[] = {"type",        "name",
                                                                          "description", "schema",
@@ -210,13 +212,14 @@ static int add_format(json_t *chat, const json_t *format, struct refusal *refusa
     int has_schema = turns_is_word(type, "json_schema");
     if (!has_schema && !turns_is_word(type, "text") && !turns_is_word(type, "json_object"))
         return refuse_value(refusal, "text.format.type", "text, json_object or json_schema");
-    if (check_names(format, "text", "text.format", has_schema ? named : known, refusal)) return -1;
-    if (has_schema) return add_schema(chat, format, refusal);
+    if (items_check_names(format, "text", "text.format", has_schema ? named : known, refusal))
+        return -1;
+    if (has_schema) return items_add_schema(chat, format, refusal);
     return json_object_set(chat, "response_format", (json_t *)format) ? refuse_memory(refusal) : 0;
 }
 
 /* An answer has one limit. */
-static int check_limits(const json_t *chat, struct refusal *refusal)
+static int items_check_limits(const json_t *chat, struct refusal *refusal)
 {
     const json_t *format = json_object_get(chat, "response_format"),
                  *choice = json_object_get(chat, "tool_choice"),
@@ -228,24 +231,24 @@ static int check_limits(const json_t *chat, struct refusal *refusal)
     return refuse_param(refusal, "text");
 }
 
-static int add_text(json_t *chat, const json_t *body, struct refusal *refusal)
+static int items_add_text(json_t *chat, const json_t *body, struct refusal *refusal)
 {
     static const char *const known[] = {"format", "verbosity", NULL};
     const json_t *text = member_get(body, "text"), *format = member_get(text, "format"),
                  *verbosity = member_get(text, "verbosity");
     if (text && !rf_json_is_map(text)) return refuse_value(refusal, "text", "an object");
-    if (check_names(text, "text", "text", known, refusal)) return -1;
+    if (items_check_names(text, "text", "text", known, refusal)) return -1;
     if (verbosity && !json_is_string(verbosity)) /* the model decides */
         return refuse_value(refusal, "text.verbosity", "a text");
-    if (format && add_format(chat, format, refusal)) return -1;
-    return check_limits(chat, refusal);
+    if (format && items_add_format(chat, format, refusal)) return -1;
+    return items_check_limits(chat, refusal);
 }
 
 /* ---- thoughts ---- */
 
 /* They are the chat template's: some read the effort, others only whether there are thoughts. */
-static int add_reasoning(json_t *chat, const json_t *body, const struct answerer *of,
-                         struct refusal *refusal)
+static int items_add_reasoning(json_t *chat, const json_t *body, const struct answerer *of,
+                               struct refusal *refusal)
 {
     static const char *const known[] = {"effort", "summary", "generate_summary", NULL};
     const json_t *reasoning = member_get(body, "reasoning");
@@ -253,12 +256,12 @@ static int add_reasoning(json_t *chat, const json_t *body, const struct answerer
     int is_none = turns_is_word(effort, "none");
     if (reasoning && !rf_json_is_map(reasoning))
         return refuse_value(refusal, "reasoning", "an object");
-    if (check_names(reasoning, "reasoning", "reasoning", known, refusal)) return -1;
+    if (items_check_names(reasoning, "reasoning", "reasoning", known, refusal)) return -1;
     if (!effort) return 0;
     if (!json_is_string(effort)) return refuse_value(refusal, "reasoning.effort", "a text");
     if (!of->has_effort && !is_none)
-        return refuse_option(refusal, "reasoning", "reasoning.effort",
-                             ": the model's chat template does not read it");
+        return items_refuse(refusal, "reasoning", "reasoning.effort",
+                            ": the model's chat template does not read it");
     if (of->has_effort) json_object_set(chat, "reasoning_effort", effort);
     if (!is_none) return 0;
     json_t *more = json_pack("{s:b}", "enable_thinking", 0);
@@ -268,10 +271,10 @@ static int add_reasoning(json_t *chat, const json_t *body, const struct answerer
 int item_options_add(json_t *chat, const json_t *body, const struct answerer *of,
                      struct refusal *refusal)
 {
-    if (add_limits(chat, body, refusal)) return -1;
-    if (check_include(body, refusal)) return -1;
-    if (add_tools(chat, body, refusal)) return -1;
-    if (add_tool_choice(chat, body, refusal)) return -1;
-    if (add_text(chat, body, refusal)) return -1;
-    return add_reasoning(chat, body, of, refusal);
+    if (items_add_limits(chat, body, refusal)) return -1;
+    if (items_check_include(body, refusal)) return -1;
+    if (items_add_tools(chat, body, refusal)) return -1;
+    if (items_add_tool_choice(chat, body, refusal)) return -1;
+    if (items_add_text(chat, body, refusal)) return -1;
+    return items_add_reasoning(chat, body, of, refusal);
 }

@@ -157,7 +157,7 @@ static int item_take(const struct item *item)
 
 /* ---- the conversation ---- */
 
-static int add_instructions(struct turns *chat, const json_t *body, struct refusal *refusal)
+static int items_add_instructions(struct turns *chat, const json_t *body, struct refusal *refusal)
 {
     json_t *text = (json_t *)member_get(body, "instructions");
     if (text && !json_is_string(text)) return refuse_value(refusal, "instructions", "a text");
@@ -165,12 +165,12 @@ static int add_instructions(struct turns *chat, const json_t *body, struct refus
     return turns_open(chat, "system") || turns_add_text(chat, text) ? -1 : 0;
 }
 
-static int add_items(struct turns *chat, const json_t *body, const struct answerer *of,
-                     struct refusal *refusal)
+static int items_add_all(struct turns *chat, const json_t *body, const struct answerer *of,
+                         struct refusal *refusal)
 {
     json_t *input = (json_t *)member_get(body, "input");
     size_t n = json_array_size(input);
-    if (add_instructions(chat, body, refusal)) return -1;
+    if (items_add_instructions(chat, body, refusal)) return -1;
     if (json_is_string(input))
         return turns_open(chat, "user") || turns_add_text(chat, input) ? -1 : turns_end(chat);
     if (!n) return refuse_value(refusal, "input", "a text or an array of at least one item");
@@ -186,14 +186,14 @@ static int add_items(struct turns *chat, const json_t *body, const struct answer
     return json_array_size(chat->messages) ? 0 : refuse_value(refusal, "input", "a conversation");
 }
 
-static int add_conversation(json_t *chat, const json_t *body, const struct answerer *of,
-                            struct refusal *refusal)
+static int items_add_conversation(json_t *chat, const json_t *body, const struct answerer *of,
+                                  struct refusal *refusal)
 {
     struct turns turns;
     json_t *messages = json_array();
     if (json_object_set_new(chat, "messages", messages)) return refuse_memory(refusal);
     int code = turns_begin(&turns, messages, refusal);
-    if (!code) code = add_items(&turns, body, of, refusal);
+    if (!code) code = items_add_all(&turns, body, of, refusal);
     turns_free(&turns);
     return code;
 }
@@ -203,7 +203,7 @@ json_t *items_to_chat(const json_t *body, const struct answerer *of, struct refu
     json_t *chat = json_object();
     int code = chat ? accepted_check(body, ACCEPTED_RESPONSES, refusal) : refuse_memory(refusal);
     if (!code) code = item_options_add(chat, body, of, refusal);
-    if (!code) code = add_conversation(chat, body, of, refusal);
+    if (!code) code = items_add_conversation(chat, body, of, refusal);
     if (!code) return chat;
     json_decref(chat);
     return NULL;

@@ -261,8 +261,8 @@ static void open_item(struct rf_writer *out, const struct reply *reply, int kind
     put_about(out, reply, "response.content_part.added", "part", item_part(kind, "", 0));
 }
 
-static void put_text(struct rf_writer *out, const struct reply *reply, int kind, const char *text,
-                     size_t bytes)
+static void put_item_text(struct rf_writer *out, const struct reply *reply, int kind,
+                          const char *text, size_t bytes)
 {
     struct reply_blocks *blocks = reply->blocks;
     if (!bytes) return;
@@ -300,7 +300,7 @@ static void put_response(struct rf_writer *out, const struct reply *reply, const
     put_event(out, reply->blocks, type, json_pack("{s:o}", "response", response));
 }
 
-static void put_start(struct rf_writer *out, const struct reply *reply)
+static void put_response_start(struct rf_writer *out, const struct reply *reply)
 {
     static const char status[] = "in_progress";
     put_response(out, reply, "response.created",
@@ -315,9 +315,9 @@ static char *response_piece(const struct reply *reply, const struct reply_part *
     struct rf_bytes bytes = {0};
     struct rf_error error;
     struct rf_writer out = reply_writer(&bytes, &error);
-    if (!reply->blocks->has_begun) put_start(&out, reply);
-    put_text(&out, reply, ITEM_THOUGHT, part->thought, part->thought_bytes);
-    put_text(&out, reply, ITEM_TEXT, part->text, part->bytes);
+    if (!reply->blocks->has_begun) put_response_start(&out, reply);
+    put_item_text(&out, reply, ITEM_THOUGHT, part->thought, part->thought_bytes);
+    put_item_text(&out, reply, ITEM_TEXT, part->text, part->bytes);
     for (size_t i = 0; i < json_array_size(part->calls); i++)
         put_call(&out, reply, json_array_get(part->calls, i));
     if (part->finish) {
