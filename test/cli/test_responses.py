@@ -170,7 +170,7 @@ class Answers(OneServer):
 
     def test_harmless_members(self):
         more = {"metadata": {"a": "b"}, "service_tier": "auto", "store": True, "tools": [], "user": "u", "safety_identifier": "s",
-                "prompt_cache_key": "k", "truncation": "disabled", "include": ["reasoning.encrypted_content"], "background": False,
+                "prompt_cache_key": "k", "truncation": "auto", "include": ["reasoning.encrypted_content"], "background": False,
                 "previous_response_id": None, "conversation": None, "prompt": None, "top_logprobs": 0, "max_tool_calls": 3,
                 "text": {"verbosity": "high"}, "reasoning": {"effort": None, "summary": "detailed"}, "client_metadata": {"a": "b"},
                 "prompt_cache_retention": "24h", "stream_options": {"include_obfuscation": True}, "tool_choice": "auto"}
@@ -239,7 +239,7 @@ class Answers(OneServer):
             (400, "reasoning.effort", {"reasoning": {"effort": 1}}), (400, "reasoning.mode", {"reasoning": {"mode": "pro"}}),
             (400, "include", {"include": "a"}), (400, "message.output_text.logprobs", {"include": ["message.output_text.logprobs"]}),
             (400, "top_logprobs", {"top_logprobs": 2}), (400, "background", {"background": True}),
-            (400, "truncation", {"truncation": "auto"}),
+            (400, "truncation", {"truncation": "all"}),
             (400, "previous_response_id is not supported: nothing is stored", {"previous_response_id": "resp_1"}),
             (400, "conversation", {"conversation": "conv_1"}), (400, "prompt is", {"prompt": {"id": "p"}}),
             (400, "service_tier", {"service_tier": "priority"}), (400, "max_tokens", {"max_tokens": 3}), (400, "messages", HI),

@@ -150,7 +150,7 @@ static const struct member_rule response_rules[] = {
     {"tools", ACCEPTED_RESPONSES, NULL, ""},
     {"top_logprobs", 0, NULL, "; chats have logprobs"},
     {"top_p", ACCEPTED_RESPONSES, NULL, ""},
-    {"truncation", 0, "disabled", ": prompts are never cut"},
+    {"truncation", 0, "auto disabled", ""}, /* what is too long is refused either way */
     {"user", ACCEPTED_RESPONSES, NULL, ""},
 };
 
