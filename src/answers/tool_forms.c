@@ -30,7 +30,7 @@
     .key = "<arg_key" suffix ">", .key_end = "</arg_key" suffix ">\n", \
     .value = "<arg_value" suffix ">", .value_end = "</arg_value" suffix ">\n"
 
-const struct tool_form tool_forms[] = {
+const struct tool_form rf_tool_forms[] = {
     {.title = "qwen3-coder", /* also Qwen 3.5, Nemotron 3, Step 3.5 */
      .body = TOOL_PAIRS,
      .tags = {HERMES_TAGS, {"<function=", "</function>"}},
@@ -225,12 +225,12 @@ const struct tool_form tool_forms[] = {
      .arguments_key = "parameters"},
 };
 
-const size_t n_tool_forms = sizeof tool_forms / sizeof *tool_forms;
+const size_t rf_n_tool_forms = sizeof rf_tool_forms / sizeof *rf_tool_forms;
 
 const struct tool_form *rf_tool_form_find(const char *title)
 {
-    for (size_t i = 0; i < n_tool_forms; i++)
-        if (strcmp(tool_forms[i].title, title) == 0) return &tool_forms[i];
+    for (size_t i = 0; i < rf_n_tool_forms; i++)
+        if (strcmp(rf_tool_forms[i].title, title) == 0) return &rf_tool_forms[i];
     return NULL;
 }
 

@@ -41,8 +41,8 @@ struct tool_form {
 };
 
 /* In the order in which they are tried on what a template writes. */
-extern const struct tool_form tool_forms[];
-extern const size_t n_tool_forms;
+extern const struct tool_form rf_tool_forms[];
+extern const size_t rf_n_tool_forms;
 
 /* The form by its title; NULL: there is none. */
 const struct tool_form *rf_tool_form_find(const char *title);

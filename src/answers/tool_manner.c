@@ -136,8 +136,8 @@ static const struct tool_form *form_of(const char *text)
     const char *behind = strstr(text, "QQQ");
     const struct tool_form *found = NULL;
     for (size_t t = 0; behind && tools && t < TOOL_TAGS; t++)
-        for (size_t i = 0; i < n_tool_forms && !found; i++) {
-            const struct tool_form *form = &tool_forms[i];
+        for (size_t i = 0; i < rf_n_tool_forms && !found; i++) {
+            const struct tool_form *form = &rf_tool_forms[i];
             const struct tool_tags *tags = form->is_untagged && !t ? NULL : &form->tags[t];
             if (tags && !tags->open) continue;
             if (has_call(form, tags, tools, behind)) found = form;
@@ -149,16 +149,16 @@ static const struct tool_form *form_of(const char *text)
 /* The form by the words of a template that shows tools alone, or by a control token of its own. */
 static const struct tool_form *form_by_words(const riffle_model *model, const char *text)
 {
-    for (size_t i = 0; i < n_tool_forms; i++)
-        for (int h = 0; h < 2 && tool_forms[i].hints[h]; h++)
-            if (strstr(text, tool_forms[i].hints[h])) return &tool_forms[i];
-    for (size_t i = 0; i < n_tool_forms; i++) {
-        const char *open = tool_forms[i].tags[0].open;
+    for (size_t i = 0; i < rf_n_tool_forms; i++)
+        for (int h = 0; h < 2 && rf_tool_forms[i].hints[h]; h++)
+            if (strstr(text, rf_tool_forms[i].hints[h])) return &rf_tool_forms[i];
+    for (size_t i = 0; i < rf_n_tool_forms; i++) {
+        const char *open = rf_tool_forms[i].tags[0].open;
         size_t n = strlen(open);
         int32_t token;
         if (strncmp(open, "<|", 2) != 0 || strcmp(open + n - 2, "|>") != 0) continue;
         if (riffle_tokenize(model, open, n, RIFFLE_TOKENIZE_SPECIAL, &token, 1) == 1)
-            return &tool_forms[i];
+            return &rf_tool_forms[i];
     }
     return rf_tool_form_find("hermes");
 }

@@ -169,9 +169,9 @@ int main(void)
 {
     read_model(&tiny);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) check_known(&known[i]);
-    for (size_t i = 0; i < n_tool_forms; i++)
-        if (strcmp(tool_forms[i].title, "harmony") != 0 && /* an answer of it has one call */
-            strcmp(tool_forms[i].title, "gigachat") != 0)
-            check_written(&tool_forms[i]);
+    for (size_t i = 0; i < rf_n_tool_forms; i++)
+        if (strcmp(rf_tool_forms[i].title, "harmony") != 0 && /* an answer of it has one call */
+            strcmp(rf_tool_forms[i].title, "gigachat") != 0)
+            check_written(&rf_tool_forms[i]);
     return check_result();
 }

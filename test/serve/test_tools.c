@@ -383,11 +383,11 @@ static void check_random(const json_t *tools)
     char answer[4096];
     int n_calls = 0;
     for (int turn = 0; turn < (IS_SANITIZED ? 12 : 60); turn++)
-        for (size_t f = 0; f < n_tool_forms; f++) {
-            size_t n = make_answer(&tool_forms[f], &random, answer, sizeof answer);
-            char *whole = read_in_steps(&tool_forms[f], tools, answer, n, sizeof answer);
+        for (size_t f = 0; f < rf_n_tool_forms; f++) {
+            size_t n = make_answer(&rf_tool_forms[f], &random, answer, sizeof answer);
+            char *whole = read_in_steps(&rf_tool_forms[f], tools, answer, n, sizeof answer);
             for (size_t step = 1; step <= 7; step += 2) {
-                char *cut = read_in_steps(&tool_forms[f], tools, answer, n, step);
+                char *cut = read_in_steps(&rf_tool_forms[f], tools, answer, n, step);
                 /* NULL: characters were cut apart, as texts of tokens are not */
                 if (whole && cut) CHECK_STR(cut, whole);
                 free(cut);
