@@ -89,7 +89,7 @@ static const struct member_rule {
     {"web_search_options", 0, NULL, ": this server searches nothing"},
 };
 
-/* Those of Anthropic's reference. */
+/* Members of Anthropic's reference. */
 static const struct member_rule message_rules[] = {
     {"cache_control", ACCEPTED_MESSAGES, NULL, ""}, /* prompts are always kept */
     {"container", 0, NULL, ": this server runs no code"},
@@ -118,7 +118,7 @@ static const struct member_rule message_rules[] = {
     {"workspace_id", ACCEPTED_MESSAGES, NULL, ""},
 };
 
-/* Those of OpenAI's reference of responses. */
+/* Members of OpenAI's reference of responses. */
 static const struct member_rule response_rules[] = {
     {"background", 0, NULL, ": answers are not kept"},
     {"client_metadata", ACCEPTED_RESPONSES, NULL, ""},
