@@ -203,6 +203,11 @@ int rf_thoughts_push(struct thoughts *thoughts, const char *text, size_t n, stru
     return code;
 }
 
+int rf_thoughts_go_on(const struct thoughts *thoughts)
+{
+    return thoughts->part == PART_THOUGHT;
+}
+
 void rf_thoughts_end(struct thoughts *thoughts)
 {
     thoughts_divide(thoughts, 1);

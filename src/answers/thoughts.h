@@ -46,6 +46,8 @@ void rf_thoughts_begin(struct thoughts *thoughts, const struct thought_form *for
                        const char *prompt, size_t n, thought_fn on_part, void *user);
 /* RF_ERR_MEMORY: the text is lost. */
 int rf_thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error);
+/* 1 if what was pushed ends within a thought. */
+int rf_thoughts_go_on(const struct thoughts *thoughts);
 /* Passes on what was held back. */
 void rf_thoughts_end(struct thoughts *thoughts);
 void rf_thoughts_free(struct thoughts *thoughts);

@@ -9,7 +9,7 @@
 #include "answers/tools.h"
 #include "base/json.h"
 
-/* What is left of the text. */
+/* The rest of the text. */
 struct cursor {
     const char *at, *end;
 };
@@ -192,7 +192,7 @@ static int read_named_call(const struct tool_form *form, const json_t *tools, st
 
 /* ---- pairs ---- */
 
-/* What comes first: another pair of the call, or its end. */
+/* The first of another pair of the call and its end. */
 static const char *next_pair(const struct tool_form *form, const struct cursor *c)
 {
     const char *key = find_tag(c, form->key), *end = find_tag(c, form->call_end);

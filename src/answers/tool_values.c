@@ -42,7 +42,7 @@ static int type_of(const json_t *value)
                                           : TOOL_OBJECT;
 }
 
-/* What "#/a/b" refers to in the root. */
+/* The value that "#/a/b" names in the root. */
 static const json_t *referred(const json_t *root, const char *pointer)
 {
     char key[256];

@@ -179,7 +179,7 @@ struct rf_tuning {
         int32_t first_horizon; /* tokens to come, before the first request begins */
     } pace;
 
-    /* What drafts of a batch have gained (balance.c). */
+    /* The gain of a batch's drafts (balance.c). */
     struct {
         uint8_t bare_first; /* passes without drafts over so many rounds, before any has some */
         uint8_t bare_every; /* then one after so many that have */

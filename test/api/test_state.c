@@ -437,7 +437,7 @@ static void features_are_kept(const char *path)
     struct head_lines without = draft_lines(other);
     CHECK(!same_lines(&lines, &without) && without.n[1] > 0);
 
-    /* Those of another head are no features of this one. */
+    /* Features of another head are not taken. */
     uint64_t head = field(data, FEATURES_BYTES_AT + 8), another = head ^ 1;
     memcpy(data + FEATURES_BYTES_AT + 8, &another, sizeof another);
     seal(data, HEADER_BYTES, features);

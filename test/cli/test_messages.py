@@ -25,6 +25,10 @@ TEMPLATE = ("{%- for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in 
 THINKS = ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
           "{% if add_generation_prompt and enable_thinking is not false %}<think>\n{% endif %}")
 
+# Refuses roles that do not take turns.
+TURNS = ("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}"
+         "{% endif %}{{ m.role }}: {{ m.content }}{{ m.reasoning_content }}\n{% endfor %}")
+
 
 def events(server, body):
     """(name, data) of each event."""
@@ -273,6 +277,30 @@ class Tools(Case):
         counts = [server.post(COUNT, {"messages": ours, **more})["input_tokens"] for more in (
             {}, {"tools": ITS_TOOLS}, {"thinking": {"type": "disabled"}})]
         self.assertEqual(len(set(counts)), 3)
+
+    def test_turns(self):
+        """Messages of one role that follow each other are one, with a blank line between their texts."""
+        server = self.server_of(TURNS)
+
+        def message(role, *texts):
+            return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
+        thought = {"type": "thinking", "thinking": "Hm", "signature": ""}
+        ours = [message("user", "A ", "dog"), {"role": "user", "content": "A cat"}, message("user"), message("assistant", "Once"),
+                {"role": "assistant", "content": [thought]}, {"role": "assistant", "content": [thought, *message("", "Twice")["content"]]},
+                message("user", "Go"), message("user", "on", "!")]
+        theirs = [{"role": "user", "content": "A dog\n\nA cat"},
+                  {"role": "assistant", "content": "Once\n\nTwice", "reasoning_content": "Hm\n\nHm"},
+                  {"role": "user", "content": "Go\n\non!"}]
+        chat = server.post(CHAT, dict(HI, messages=theirs))
+        whole = server.post(MESSAGES, dict(ASK, messages=ours))
+        self.assertEqual(whole["content"][0]["text"], chat["choices"][0]["message"]["content"])
+        self.assertEqual(server.post(COUNT, {"messages": ours}), {"input_tokens": chat["usage"]["prompt_tokens"]})
+        self.assertEqual(server.ask("POST", CHAT, dict(HI, messages=[theirs[0], theirs[0]]))[0], 400)
+        server = self.server_of(TEMPLATE)  # the system's too
+        counts = [server.post(COUNT, dict(more, messages=[*first, theirs[0]]))["input_tokens"] for more, first in (
+            ({"system": "a\n\nb"}, []), ({"system": "a"}, [{"role": "system", "content": "b"}]),
+            ({}, [message("system", "a"), message("system", "b")]))]
+        self.assertEqual(len(set(counts)), 1)
 
     def test_schema(self):
         server = self.server_of(TEMPLATE)

@@ -29,7 +29,7 @@ static void check_name(const char *text, enum hub hub, const char *written, cons
     hub_name_folder(&name, place);
     CHECK_MSG(strcmp(shown, written) == 0, "%s: %s, not %s", text, shown, written);
     CHECK_MSG(strcmp(place, folder) == 0, "%s: %s, not %s", text, place, folder);
-    /* What is written means the same. */
+    /* The written calls mean the same. */
     CHECK_MSG(hub_name_parse(shown, &again) && again.hub == hub && !strcmp(again.repo, name.repo) &&
                   !strcmp(again.owner, name.owner),
               "%s: %s", text, shown);

@@ -98,7 +98,7 @@ static void check_streams(void)
     rf_thoughts_free(&thoughts);
 }
 
-/* What ends a thought that a prompt has opened. */
+/* The end of a thought that a prompt opened. */
 static void check_closing(void)
 {
     const struct thought_form *form = rf_thought_form_find("<think>");

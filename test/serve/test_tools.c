@@ -83,7 +83,7 @@ static const struct example examples[] = {
     {"deepseek-v3.1",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁calls▁end｜>", ""},
-    /* What Qwen2.5-Coder writes in spite of its template. */
+    /* Qwen2.5-Coder writes this, not its template's. */
     {"hermes", "```json\n{\n  \"name\": \"f\",\n  \"arguments\": {\n    \"a\": \"b\"\n  }\n}\n```",
      "", "f{\"a\":\"b\"}"},
     {"hermes", "I look.\n\n```json\n{\"name\":\"f\",\"arguments\":{}}\n```\nThen.", "I look.Then.",

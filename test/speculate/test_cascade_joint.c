@@ -104,7 +104,7 @@ static void open_text(struct serving *serving, const struct head *head, int is_q
                              8.0 * machine_pass(&serving->machine, 1.0, 16, moving_clock));
 }
 
-/* What the target says after the text and after each row of the draft. */
+/* The target's tokens after the text and after each row of the draft. */
 static void answer(struct text *text)
 {
     struct rf_round *round = &text->part.round;

@@ -32,7 +32,7 @@ int pull_get(struct pull *pull, char sha256[SHA256_TEXT]);
 /* Checks the file that is there as far as its size and hash are known. */
 int pull_compare(struct pull *pull, int again);
 
-/* What a user allows. */
+/* The user's permissions. */
 struct pull_limits {
     uint64_t most_bytes; /* 0: what fits on the disk */
     int timeout_seconds; /* 0: the default */

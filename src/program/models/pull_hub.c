@@ -202,7 +202,7 @@ static int hub_pull_model(struct hub_pull *pull, char path[LONGEST_PATH])
     return CLI_OK;
 }
 
-/* What follows once the hub has answered. */
+/* The steps after the hub's answer. */
 static int hub_pull_answered(struct hub_pull *pull, char path[LONGEST_PATH])
 {
     struct model_list list;

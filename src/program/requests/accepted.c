@@ -89,7 +89,7 @@ static const struct member_rule {
     {"web_search_options", 0, NULL, ": this server searches nothing"},
 };
 
-/* Those of Anthropic's reference. */
+/* Members of Anthropic's reference. */
 static const struct member_rule message_rules[] = {
     {"cache_control", ACCEPTED_MESSAGES, NULL, ""}, /* prompts are always kept */
     {"container", 0, NULL, ": this server runs no code"},
@@ -116,6 +116,42 @@ static const struct member_rule message_rules[] = {
     {"top_p", ACCEPTED_MESSAGES, NULL, ""},
     {"user_profile_id", ACCEPTED_MESSAGES, NULL, ""},
     {"workspace_id", ACCEPTED_MESSAGES, NULL, ""},
+};
+
+/* Members of OpenAI's reference of responses. */
+static const struct member_rule response_rules[] = {
+    {"background", 0, NULL, ": answers are not kept"},
+    {"client_metadata", ACCEPTED_RESPONSES, NULL, ""},
+    {"context_management", 0, NULL, ": conversations are not edited"},
+    {"conversation", 0, NULL, ": nothing is stored; input has the whole conversation"},
+    {"include", ACCEPTED_RESPONSES, NULL, ""},
+    {"input", ACCEPTED_RESPONSES, NULL, ""},
+    {"instructions", ACCEPTED_RESPONSES, NULL, ""},
+    {"max_output_tokens", ACCEPTED_RESPONSES, NULL, ""},
+    {"max_tool_calls", ACCEPTED_RESPONSES, NULL, ""}, /* of tools of the server */
+    {"metadata", ACCEPTED_RESPONSES, NULL, ""},
+    {"model", ACCEPTED_RESPONSES, NULL, ""},
+    {"parallel_tool_calls", ACCEPTED_RESPONSES, NULL, ""},
+    {"previous_response_id", 0, NULL, ": nothing is stored; input has the whole conversation"},
+    {"prompt", 0, NULL, ": nothing is stored"},
+    {"prompt_cache_key", ACCEPTED_RESPONSES, NULL, ""},
+    {"prompt_cache_options", ACCEPTED_RESPONSES, NULL, ""},
+    {"prompt_cache_retention", ACCEPTED_RESPONSES, NULL, ""},
+    {"reasoning", ACCEPTED_RESPONSES, NULL, ""},
+    {"safety_identifier", ACCEPTED_RESPONSES, NULL, ""},
+    {"seed", ACCEPTED_RESPONSES, NULL, ""},
+    {"service_tier", 0, "auto default", ": there is one"},
+    {"store", ACCEPTED_RESPONSES, NULL, ""},
+    {"stream", ACCEPTED_RESPONSES, NULL, ""},
+    {"stream_options", ACCEPTED_RESPONSES, NULL, ""},
+    {"temperature", ACCEPTED_RESPONSES, NULL, ""},
+    {"text", ACCEPTED_RESPONSES, NULL, ""},
+    {"tool_choice", ACCEPTED_RESPONSES, NULL, ""},
+    {"tools", ACCEPTED_RESPONSES, NULL, ""},
+    {"top_logprobs", 0, NULL, "; chats have logprobs"},
+    {"top_p", ACCEPTED_RESPONSES, NULL, ""},
+    {"truncation", 0, "auto disabled", ""}, /* what is too long is refused either way */
+    {"user", ACCEPTED_RESPONSES, NULL, ""},
 };
 
 int accepted_is_off(const json_t *value)
@@ -154,13 +190,21 @@ static int is_usual(const json_t *value, const char *usual)
     return n > 0 && i == n;
 }
 
+/* The tables; `of` has the endpoints whose bodies they are for. */
+static const struct {
+    int of;
+    const struct member_rule *rules;
+    size_t n;
+} tables[] = {{ALL, rules, sizeof rules / sizeof *rules},
+              {ACCEPTED_MESSAGES, message_rules, sizeof message_rules / sizeof *rules},
+              {ACCEPTED_RESPONSES, response_rules, sizeof response_rules / sizeof *rules}};
+
 static const struct member_rule *find_rule(const char *name, enum accepted_by endpoint)
 {
-    int is_other = endpoint == ACCEPTED_MESSAGES;
-    const struct member_rule *from = is_other ? message_rules : rules;
-    size_t n = is_other ? sizeof message_rules / sizeof *rules : sizeof rules / sizeof *rules;
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(from[i].name, name) == 0) return &from[i];
+    size_t table = 0;
+    while (!(tables[table].of & (int)endpoint)) table++;
+    for (size_t i = 0; i < tables[table].n; i++)
+        if (strcmp(tables[table].rules[i].name, name) == 0) return &tables[table].rules[i];
     return NULL;
 }
 

@@ -12,7 +12,8 @@ enum accepted_by {
     ACCEPTED_CHAT = 1,
     ACCEPTED_COMPLETION = 2,
     ACCEPTED_EMBEDDING = 4,
-    ACCEPTED_MESSAGES = 8 /* Anthropic's, with a table of its own */
+    ACCEPTED_MESSAGES = 8,  /* Anthropic's, with a table of its own */
+    ACCEPTED_RESPONSES = 16 /* likewise */
 };
 
 /* Refuses the first member that neither acts there nor may be ignored. A member that is null, or

@@ -235,6 +235,7 @@ void question_free(struct question *question)
     for (size_t i = 0; i < question->generate.n_stop; i++) free(question->stops[i]);
     free(question->bias);
     json_decref(question->tools);
+    json_decref(question->told);
     free(question->opening);
     free(question->schema);
     riffle_grammar_free(question->grammar);

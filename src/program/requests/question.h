@@ -41,6 +41,7 @@ struct question {
     riffle_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
     json_t *tools; /* NULL: none may be called */
+    json_t *told;  /* members that the reply repeats; NULL: none */
     const struct tool_form *tool_form;
     char *opening;          /* beginning of a call, which the prompt ends with; or NULL */
     int32_t most_calls;     /* 0: any number */

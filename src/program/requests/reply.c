@@ -68,6 +68,16 @@ void reply_write_json(struct rf_writer *out, json_t *value)
     json_decref(value);
 }
 
+void reply_write_event(struct rf_writer *out, json_t *value)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+    rf_write_text(out, "event: ");
+    rf_write_text(out, type ? type : "");
+    rf_write_text(out, "\ndata: ");
+    reply_write_json(out, value);
+    rf_write_text(out, "\n\n");
+}
+
 void reply_write_real(struct rf_writer *out, float value)
 {
     char text[RF_DOUBLE_TEXT];
@@ -326,8 +336,9 @@ static json_t *refusal_object(const struct refusal *refusal)
                      param ? param : json_null(), "code", refusal->code);
 }
 
-char *reply_refusal(const struct reply_form *form, const struct refusal *refusal, int is_event)
+char *reply_refusal(const struct reply_form *form, const struct refusal *refusal,
+                    const struct reply *begun)
 {
-    if (form && form->refusal) return form->refusal(refusal, is_event);
-    return reply_write(refusal_object(refusal), is_event);
+    if (form && form->refusal) return form->refusal(refusal, begun);
+    return reply_write(refusal_object(refusal), begun != NULL);
 }

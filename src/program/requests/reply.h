@@ -41,6 +41,7 @@ struct reply_part {
 /* Tokens of a request. */
 struct reply_usage {
     int64_t prompt, kept, generated, drafted, accepted;
+    int64_t thought; /* of the generated ones */
 };
 
 struct reply;
@@ -60,18 +61,21 @@ struct reply_form {
                      const riffle_logprobs *logprobs, int has_logprob);
     /* Writes the value of "logprobs". */
     void (*write_tokens)(struct rf_writer *out, const struct reply_tokens *tokens);
-    /* Endpoints that are not OpenAI's, else NULL: a piece and the end of a stream, and a refusal.
-     */
+    /* Endpoints with events of their own, else NULL: a piece and the end of a stream, and a
+     * refusal, also the one that ends `begun`, a stream. */
     char *(*piece)(const struct reply *reply, const struct reply_part *part);
     char *(*end)(const struct reply *reply, const struct reply_usage *usage);
-    char *(*refusal)(const struct refusal *refusal, int is_event);
+    char *(*refusal)(const struct refusal *refusal, const struct reply *begun);
 };
 
-/* How far a stream of blocks is (endpoints/messages.c). */
+/* How far a stream of blocks, or of items, is (endpoints/messages.c, responses.c). */
 struct reply_blocks {
     int has_begun, n; /* n: blocks that were opened */
     int open;         /* kind of the open block, of the endpoint's; 0: none */
     const char *finish, *stop;
+    int64_t n_events;
+    struct rf_bytes text; /* of the open item; like `items` only where events repeat them */
+    json_t *items;        /* ended ones; NULL: none */
 };
 
 /* The members that all parts of a reply have in common. */
@@ -108,8 +112,9 @@ void reply_tokens_free(struct reply_tokens *tokens);
  * NULL: something failed. */
 struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error);
 char *reply_take(struct rf_bytes *bytes, const struct rf_writer *out);
-/* Takes the value. */
+/* Take the value. An event has the name that the value's "type" says. */
 void reply_write_json(struct rf_writer *out, json_t *value);
+void reply_write_event(struct rf_writer *out, json_t *value);
 void reply_write_real(struct rf_writer *out, float value);
 void reply_write_logprob(struct rf_writer *out, float logprob);
 void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token);
@@ -121,7 +126,8 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
 char *reply_piece(const struct reply *reply, const struct reply_part *part);
 /* The events at the end of a stream, with the usage if it is wanted. */
 char *reply_end(const struct reply *reply, const struct reply_usage *usage);
-/* In the form of the endpoint; NULL: in OpenAI's. `is_event`: of an answer that had begun. */
-char *reply_refusal(const struct reply_form *form, const struct refusal *refusal, int is_event);
+/* In the form of the endpoint; NULL: in OpenAI's. `begun`: the stream that it ends, or NULL. */
+char *reply_refusal(const struct reply_form *form, const struct refusal *refusal,
+                    const struct reply *begun);
 
 #endif

@@ -24,6 +24,7 @@ struct choice {
     size_t n_prompt;               /* tokens of the prompt that were added to them */
     json_t *calls;                 /* calls of tools not sent yet */
     int32_t n_calls;               /* calls that were sent */
+    int64_t n_thought;             /* tokens of thoughts */
     struct thoughts thoughts;
     int divides;      /* the answer may begin with thoughts */
     const char *stop; /* the stop text that ended it, or NULL */
@@ -171,6 +172,8 @@ void exchange_free(struct exchange *exchange)
         free(choice->vector);
     }
     free(exchange->choices);
+    rf_bytes_free(allocator, &exchange->blocks.text);
+    json_decref(exchange->blocks.items);
     question_free(&exchange->question);
     if (exchange->served) atomic_fetch_sub(&exchange->served->users, 1);
     free(exchange);
@@ -319,6 +322,7 @@ static int choice_on_event(void *user, const riffle_event *event)
     if (event->token >= 0) choice_count_time(choice);
     if (!exchange->question.only_echoes && choice_take_token(choice, event))
         refuse_memory(&exchange->refusal);
+    choice->n_thought += event->token >= 0 && rf_thoughts_go_on(&choice->thoughts);
     if (exchange->question.streams && choice_has_part(choice)) choice_send_part(choice, NULL);
     choice->has_enough = choice->tools.most && choice->tools.n_calls >= choice->tools.most;
     int is_over = exchange->is_gone || exchange->refusal.status || choice->has_enough;
@@ -399,7 +403,8 @@ static void exchange_finish(struct exchange *exchange)
 {
     const struct question *question = &exchange->question;
     if (exchange->refusal.status && exchange->has_begun) {
-        exchange_put_event(exchange, reply_refusal(exchange->reply.form, &exchange->refusal, 1));
+        exchange_put_event(
+            exchange, reply_refusal(exchange->reply.form, &exchange->refusal, &exchange->reply));
     } else if (!exchange->refusal.status && question->streams) {
         exchange_put_event(exchange, reply_end(&exchange->reply, &exchange->usage));
     } else if (!exchange->refusal.status) {
@@ -417,6 +422,7 @@ static void choice_count_tokens(struct choice *choice, const riffle_answer *answ
         usage->kept += answer->kept_tokens;
     }
     if (!choice->exchange->question.only_echoes) usage->generated += answer->generated_tokens;
+    usage->thought += choice->n_thought;
     usage->drafted += (int64_t)answer->drafted;
     usage->accepted += (int64_t)answer->accepted;
 }

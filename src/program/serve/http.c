@@ -198,7 +198,7 @@ static void on_head(void *user, struct http_request *request)
         exchange->endpoint = endpoint;
         return;
     }
-    char *text = reply_refusal(form_of_path(request->head.path), &refusal, 0);
+    char *text = reply_refusal(form_of_path(request->head.path), &refusal, NULL);
     if (*allowed) snprintf(line, sizeof line, "Allow: %s\r\n", allowed);
     if (text) send_bytes(exchange, refusal.status, json_media, line, text, strlen(text));
     if (!text) send_text(exchange, 503, json_media, NULL);
@@ -226,7 +226,7 @@ static char *write_fault(void *user, const struct http_request *request,
     struct refusal refusal;
     send_count(user, fault->status);
     refuse(&refusal, fault->status, NULL, "%s", fault->sentence);
-    return reply_refusal(endpoint ? endpoint->form : NULL, &refusal, 0);
+    return reply_refusal(endpoint ? endpoint->form : NULL, &refusal, NULL);
 }
 
 /* ---- start and stop ---- */

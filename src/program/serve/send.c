@@ -44,7 +44,7 @@ void send_text(struct exchange *exchange, int status, const char *type, char *te
 void send_refusal(struct exchange *exchange, const struct refusal *refusal)
 {
     send_text(exchange, refusal->status, json_media,
-              reply_refusal(exchange->reply.form, refusal, 0));
+              reply_refusal(exchange->reply.form, refusal, NULL));
 }
 
 void send_stream(struct exchange *exchange)

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "requests/blocks.h"
 #include "serve/endpoint.h"
 #include "serve/endpoints/messages.h"
+#include "translate/blocks.h"
 
 extern const struct endpoint endpoint_chat_completions;
 
@@ -116,22 +116,11 @@ static char *message_reply(const struct reply *reply, const struct reply_part *p
 
 /* ---- the stream ---- */
 
-/* Writes an event; takes the value, whose "type" is the event's name. */
-static void put_event(struct rf_writer *out, json_t *value)
-{
-    const char *type = json_string_value(json_object_get(value, "type"));
-    rf_write_text(out, "event: ");
-    rf_write_text(out, type ? type : "");
-    rf_write_text(out, "\ndata: ");
-    reply_write_json(out, value);
-    rf_write_text(out, "\n\n");
-}
-
 static void put_delta(struct rf_writer *out, const struct reply_blocks *blocks, const char *type,
                       const char *name, json_t *text)
 {
-    put_event(out, json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta", "index",
-                             blocks->n - 1, "delta", "type", type, name, text));
+    reply_write_event(out, json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta",
+                                     "index", blocks->n - 1, "delta", "type", type, name, text));
 }
 
 static void close_block(struct rf_writer *out, struct reply_blocks *blocks)
@@ -139,7 +128,8 @@ static void close_block(struct rf_writer *out, struct reply_blocks *blocks)
     if (!blocks->open) return;
     if (blocks->open == BLOCK_THOUGHT)
         put_delta(out, blocks, "signature_delta", "signature", json_string(""));
-    put_event(out, json_pack("{s:s, s:i}", "type", "content_block_stop", "index", blocks->n - 1));
+    reply_write_event(
+        out, json_pack("{s:s, s:i}", "type", "content_block_stop", "index", blocks->n - 1));
     blocks->open = BLOCK_NONE;
 }
 
@@ -149,8 +139,8 @@ static void open_block(struct rf_writer *out, struct reply_blocks *blocks, enum 
 {
     close_block(out, blocks);
     blocks->open = (int)kind;
-    put_event(out, json_pack("{s:s, s:i, s:o}", "type", "content_block_start", "index", blocks->n++,
-                             "content_block", block));
+    reply_write_event(out, json_pack("{s:s, s:i, s:o}", "type", "content_block_start", "index",
+                                     blocks->n++, "content_block", block));
 }
 
 static void put_text(struct rf_writer *out, struct reply_blocks *blocks,
@@ -190,8 +180,8 @@ static void put_start(struct rf_writer *out, const struct reply *reply)
 {
     struct reply_usage usage = {.prompt = (int64_t)reply->question->prompts[0].n};
     json_t *message = message_make(reply, json_array(), NULL, NULL, &usage);
-    put_event(out, json_pack("{s:s, s:o}", "type", "message_start", "message", message));
-    put_event(out, json_pack("{s:s}", "type", "ping"));
+    reply_write_event(out, json_pack("{s:s, s:o}", "type", "message_start", "message", message));
+    reply_write_event(out, json_pack("{s:s}", "type", "ping"));
     reply->blocks->has_begun = 1;
 }
 
@@ -218,11 +208,11 @@ static char *message_end(const struct reply *reply, const struct reply_usage *us
     struct rf_error error;
     struct rf_writer out = reply_writer(&bytes, &error);
     const struct reply_blocks *blocks = reply->blocks;
-    put_event(&out,
-              json_pack("{s:s, s:{s:s, s:s?}, s:o}", "type", "message_delta", "delta",
-                        "stop_reason", stop_reason(blocks->finish, blocks->stop), "stop_sequence",
-                        stop_told(blocks->finish, blocks->stop), "usage", message_usage(usage)));
-    put_event(&out, json_pack("{s:s}", "type", "message_stop"));
+    reply_write_event(&out, json_pack("{s:s, s:{s:s, s:s?}, s:o}", "type", "message_delta", "delta",
+                                      "stop_reason", stop_reason(blocks->finish, blocks->stop),
+                                      "stop_sequence", stop_told(blocks->finish, blocks->stop),
+                                      "usage", message_usage(usage)));
+    reply_write_event(&out, json_pack("{s:s}", "type", "message_stop"));
     return reply_take(&bytes, &out);
 }
 
@@ -240,7 +230,7 @@ static const char *refusal_type(int status)
                            : "invalid_request_error";
 }
 
-char *messages_refusal(const struct refusal *refusal, int is_event)
+char *messages_refusal(const struct refusal *refusal, const struct reply *begun)
 {
     struct rf_bytes bytes = {0};
     struct rf_error error;
@@ -249,8 +239,8 @@ char *messages_refusal(const struct refusal *refusal, int is_event)
     if (!text) text = json_string("the request has bytes that are not UTF-8");
     json_t *value = json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type",
                               refusal_type(refusal->status), "message", text);
-    if (!is_event) return reply_write(value, 0);
-    put_event(&out, value);
+    if (!begun) return reply_write(value, 0);
+    reply_write_event(&out, value);
     return reply_take(&bytes, &out);
 }
 

@@ -1,7 +1,7 @@
 /* Requests of Anthropic's Messages interface, as requests for chats. Both interfaces then ask the
  * same question, so that they get the same tokens. The endpoints of messages call it. */
-#ifndef REQUESTS_BLOCKS_H
-#define REQUESTS_BLOCKS_H
+#ifndef TRANSLATE_BLOCKS_H
+#define TRANSLATE_BLOCKS_H
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* Translates limits, tools and thoughts of Anthropic's requests. Names that differ are checked
  * here, so that a refusal names the member that the client wrote. */
-#include "requests/block_options.h"
+#include "translate/block_options.h"
 
 #include <stdio.h>
 #include <string.h>

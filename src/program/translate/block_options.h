@@ -1,7 +1,7 @@
 /* The members of Anthropic's requests beside the conversation, as members of a request for a chat.
  * blocks.c calls it. */
-#ifndef REQUESTS_BLOCK_OPTIONS_H
-#define REQUESTS_BLOCK_OPTIONS_H
+#ifndef TRANSLATE_BLOCK_OPTIONS_H
+#define TRANSLATE_BLOCK_OPTIONS_H
 
 #include <jansson.h>
 
