@@ -175,20 +175,22 @@ enum rf_op_kind {
      * the text. Leaves z in the cache (struct rf_params: conv_rows), and in[0] undefined. */
     RF_OP_SHORT_CONV,
     /* The gated delta rule (Yang, Kautz and Hatamizadeh 2024; transformers, Qwen3_5GatedDeltaNet).
-     * A row m of in[0] is delta_keys heads of q, as many of k, and delta_values heads of v. With
-     * y_j = silu(sum over r < conv_rows of weight[0][j][r] * m_j of the row conv_rows - 1 - r
-     * before), m being 0 before the text, of each head of v and its head of q and k (struct
-     * rf_params: delta_tiled):
+     * A row m of in[0] is delta_keys heads of q, as many of k, and delta_values heads of v. m goes
+     * through a convolution, 0 before the text:
      *
-     *     q = y_q / |y_q| / sqrt(delta_key_dim), k = y_k / |y_k|, with |x|^2 = 1e-6 + sum of
-     * squares b = sigmoid(in[1]), g = exp(weight[1] * log(1 + exp(in[2] + weight[2]))) S = g S' + k
-     * u^T, where u = b (v - g S'^T k) and S' is S of the row that it follows out[0] = S^T q
+     * - y_j = silu(sum over r < conv_rows of weight[0][j][r] m_j, conv_rows - 1 - r rows ago)
      *
-     * S is [delta_key_dim][delta_value_dim], 0 before the text. A row leaves its m, b and g in the
-     * cache (infer/state_kept.h). */
+     * Then for each head of v, and its head of q and k (struct rf_params: delta_tiled):
+     *
+     * - q = y_q / |y_q| / sqrt(delta_key_dim), k = y_k / |y_k|; |x|^2 = 1e-6 + sum of squares
+     * - b = sigmoid(in[1]), g = exp(weight[1] log(1 + exp(in[2] + weight[2])))
+     * - u = b (v - g S'^T k), where S' is S of the row that it follows
+     * - S = g S' + k u^T, [delta_key_dim][delta_value_dim], 0 before the text
+     * - out[0] = S^T q
+     *
+     * A row leaves its m, b and g in the cache (infer/state_kept.h). */
     RF_OP_DELTA,
-    /* out[0] = RMS norm of each head [delta_value_dim] of in[0], times weight[0], times silu(in[1])
-     */
+    /* out[0] = RMS norm of each head [delta_value_dim] of in[0], times weight[0] and silu(in[1]) */
     RF_OP_NORM_GATE,
     RF_OP_SPLIT_GATE,   /* of each head of in[0]: out[0] = the first head_dim values, out[1] = the
                            others */

@@ -2,6 +2,8 @@
 #ifndef RF_TEST_PLAIN_H
 #define RF_TEST_PLAIN_H
 
+#include <math.h>
+
 #include "base/half.h"
 #include "support/plain_backend.h"
 #include "support/plain_memory.h"
@@ -161,11 +163,31 @@ void plain_finish(struct plain_view *view);
 
 /* ---- plain_ops.c, while the device works ---- */
 
-float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i);
+static inline float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
+{
+    return view->slots[slot] + (size_t)i * (size_t)view->base.shape.program->slots[slot].width;
+}
+
+static inline void plain_rms_norm(float *y, const float *x, const float *gain, size_t n, float eps)
+{
+    double sum = 0;
+    for (size_t j = 0; j < n; j++) sum += (double)x[j] * (double)x[j];
+    double scale = 1.0 / sqrt(sum / (double)n + (double)eps);
+    for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] * scale * (double)gain[j]);
+}
+
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
 void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out);
 /* The head over the i-th wanted row, and what its logits say. */
 void plain_answer(struct plain_view *view, int32_t i);
 size_t plain_first_above(const float *x, size_t n, float threshold);
+
+/* ---- plain_states.c: operations on row i of the pass ---- */
+
+void plain_short_conv(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_delta(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_norm_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_split_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_sigmoid_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
 
 #endif

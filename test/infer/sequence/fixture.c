@@ -228,7 +228,7 @@ void on_every_bench(void (*check)(struct bench *bench))
         if (!on_cuda) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
         if (!on_cuda) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_Q8, check);
-        if (!on_cuda) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_Q8, check);
+        if (d == 0) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q4, check);
     }
