@@ -197,7 +197,9 @@ static void check_model(const char *path, FILE *file)
     if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 &&
         (strstr(path, "lfm2") || strstr(path, "qwen35"))) {
         CHECK_INT(code, RIFFLE_ERR_UNSUPPORTED);
-        CHECK_MSG(strstr(riffle_last_error(), "convolutions"), "%s", riffle_last_error());
+        CHECK_MSG(
+            strstr(riffle_last_error(), strstr(path, "lfm2") ? "convolutions" : "the delta rule"),
+            "%s", riffle_last_error());
         return;
     }
     CHECK_MSG(code == 0, "%s", riffle_last_error());
