@@ -665,7 +665,8 @@ static void test_good_qwen35(void)
                                *norm = rf_source_tensor(source, "blk.0.attn_norm.weight");
         CHECK(decay && gain && norm);
         if (!decay || !gain || !norm) return;
-        float value = *(const float *)gain->data;
+        float value;
+        memcpy(&value, gain->data, sizeof value); /* in the file, at any address */
         CHECK(*(const float *)norm->data == 1 + value);
         CHECK(*(const float *)decay->data == -expf(value));
     }
