@@ -12,6 +12,8 @@
 #include "cpu/cpu.h"
 #include "infer/state_kept.h"
 
+_Static_assert((int)RF_STATE_COLUMNS == (int)RF_DELTA_COLUMNS, "columns of a step");
+
 enum { SUMS = 4 /* of a column's products, so that none waits for the one before */ };
 
 /* ---- preparing a pass ---- */
@@ -225,40 +227,6 @@ static void mix_rows(struct cpu_view *view, struct rf_worker *worker, const stru
 
 /* ---- the rule ---- */
 
-/* A row's part in some columns of one head. */
-struct delta_row {
-    const float *q, *k, *v;
-    float b, g;
-    float *out; /* NULL: a replay */
-};
-
-static void sum_columns(float *out, float (*sums)[RF_STATE_COLUMNS])
-{
-    for (size_t c = 0; c < RF_STATE_COLUMNS; c++)
-        out[c] = (sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c]);
-}
-
-/* The columns after a row, from those before it; `to` may be `from`, or NULL: no row follows. */
-static inline void write_row(float *to, const float *from, size_t rows, size_t width,
-                             const struct delta_row *row)
-{
-    float held[SUMS][RF_STATE_COLUMNS] = {{0}}, results[SUMS][RF_STATE_COLUMNS] = {{0}},
-          u[RF_STATE_COLUMNS], out[RF_STATE_COLUMNS];
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < width; c++) held[r % SUMS][c] += from[r * width + c] * row->k[r];
-    sum_columns(u, held);
-    for (size_t c = 0; c < width; c++) u[c] = row->b * (row->v[c] - row->g * u[c]);
-    for (size_t r = 0; r < rows; r++) {
-        float s[RF_STATE_COLUMNS];
-        for (size_t c = 0; c < width; c++) s[c] = row->g * from[r * width + c] + row->k[r] * u[c];
-        for (size_t c = 0; to && c < width; c++) to[r * width + c] = s[c];
-        for (size_t c = 0; row->out && c < width; c++) results[r % SUMS][c] += s[c] * row->q[r];
-    }
-    if (!row->out) return;
-    sum_columns(out, results);
-    memcpy(row->out, out, width * sizeof *out);
-}
-
 /* Some columns of one head of a sequence. */
 struct columns {
     const struct cpu_group *group;
@@ -268,9 +236,9 @@ struct columns {
     float *slots;              /* [RF_TREE_ROWS + 1][piece_floats] of the worker */
 };
 
-/* Row `at` of the group's replayed and own rows. */
-static struct delta_row row_of(const struct cpu_view *view, const struct columns *columns,
-                               size_t at)
+/* The step of row `at` of the group's replayed and own rows, without matrices. */
+static struct rf_delta_args row_of(const struct cpu_view *view, const struct columns *columns,
+                                   size_t at)
 {
     const struct rf_params *params = view->params;
     const struct cpu_group *group = columns->group;
@@ -279,9 +247,11 @@ static struct delta_row row_of(const struct cpu_view *view, const struct columns
            mixed = (size_t)rf_delta_mixed(params), head = columns->head,
            of = params->delta_tiled ? head % keys : head / (values / keys);
     const float *y = view->mixed + (group->mixed_first + at) * mixed;
-    struct delta_row row = {.q = y + of * dim,
-                            .k = y + (keys + of) * dim,
-                            .v = y + 2 * keys * dim + head * n + columns->first};
+    struct rf_delta_args row = {.rows = dim,
+                                .width = columns->width,
+                                .q = y + of * dim,
+                                .k = y + (keys + of) * dim,
+                                .v = y + 2 * keys * dim + head * n + columns->first};
     if (at < group->replayed) {
         const float *log =
             rf_cpu_states_log(group->cache, columns->op->layer, group->cache->states.base.at + at);
@@ -301,17 +271,16 @@ static void write_chain(const struct cpu_view *view, const struct columns *colum
                         size_t end)
 {
     const struct cpu_group *group = columns->group;
-    size_t rows = (size_t)view->params->delta_key_dim, n = rows * columns->width;
+    size_t n = (size_t)view->params->delta_key_dim * columns->width;
     float *held = columns->slots;
     for (; at < end; at++) {
-        struct delta_row row = row_of(view, columns, at);
+        struct rf_delta_args row = row_of(view, columns, at);
         size_t next = group->cache->states.base.at + at + 1;
         int is_end =
             at + 1 == group->replayed + (size_t)group->rows->n && next % RF_STATE_POSITIONS != 0;
-        if (columns->width == RF_STATE_COLUMNS)
-            write_row(is_end ? NULL : held, held, rows, RF_STATE_COLUMNS, &row);
-        else
-            write_row(is_end ? NULL : held, held, rows, columns->width, &row);
+        row.from = held;
+        row.to = is_end ? NULL : held;
+        view->kernels->delta_step(&row);
         if (next % RF_STATE_POSITIONS) continue;
         float *begin =
             rf_cpu_states_matrices(group->cache, columns->op->layer, next / RF_STATE_POSITIONS);
@@ -322,16 +291,13 @@ static void write_chain(const struct cpu_view *view, const struct columns *colum
 static void write_tree(const struct cpu_view *view, const struct columns *columns)
 {
     const struct cpu_group *group = columns->group;
-    size_t rows = (size_t)view->params->delta_key_dim, piece = piece_floats(view->params);
+    size_t piece = piece_floats(view->params);
     for (size_t i = 0; i < (size_t)group->rows->n; i++) {
         const struct cpu_state_slots *slots = &view->state_slots[group->first + i];
-        struct delta_row row = row_of(view, columns, group->replayed + i);
-        const float *from = columns->slots + (size_t)slots->from * piece;
-        float *to = slots->to < 0 ? NULL : columns->slots + (size_t)slots->to * piece;
-        if (columns->width == RF_STATE_COLUMNS)
-            write_row(to, from, rows, RF_STATE_COLUMNS, &row);
-        else
-            write_row(to, from, rows, columns->width, &row);
+        struct rf_delta_args row = row_of(view, columns, group->replayed + i);
+        row.from = columns->slots + (size_t)slots->from * piece;
+        row.to = slots->to < 0 ? NULL : columns->slots + (size_t)slots->to * piece;
+        view->kernels->delta_step(&row);
     }
 }
 
