@@ -40,6 +40,12 @@ struct cpu_state_base {
     size_t stride;                 /* floats from a layer's to the next one's */
 };
 
+/* Matrices of all layers with the delta rule at one position. */
+struct cpu_state_copy {
+    struct cpu_block *block; /* NULL: none */
+    size_t at;               /* the position; SIZE_MAX: of no position, a pass is writing it */
+};
+
 /* The states of layers that have one (states.c). Block b begins at position
  * b * RF_STATE_POSITIONS. */
 struct cpu_states {
@@ -52,12 +58,14 @@ struct cpu_states {
     size_t n_blocks;
     size_t settled;                  /* blocks before it have given up what settling takes */
     size_t begin_floats, log_floats; /* of one layer */
-    struct cpu_block *moving;        /* matrices of all layers at position moving_at; or NULL */
-    size_t moving_at;
+    /* Copies that move with passes: of those that begin where only settled entries are before
+     * them, and of others, which read drafts. */
+    struct cpu_state_copy moving[2];
+    size_t judged; /* entries before it are settled, and no pass has replaced them since */
     /* Of the pass at hand, for layers with the delta rule. */
     struct cpu_state_base base;
-    struct cpu_block *held; /* the base's block, which others may give up meanwhile */
-    int moves;              /* the pass leaves its matrices in `moving` */
+    struct cpu_block *held;       /* the base's block, which others may give up meanwhile */
+    struct cpu_state_copy *moved; /* where the pass leaves its matrices, or NULL */
 };
 
 struct cpu_cache {

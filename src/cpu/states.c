@@ -69,7 +69,7 @@ void rf_cpu_states_free(struct cpu_cache *cache)
     struct cpu_states *states = &cache->states;
     for (size_t b = 0; states->begins && b < 2 * states->n_blocks; b++)
         release_state(cache, &states->begins[b]);
-    release_state(cache, &states->moving);
+    for (int m = 0; m < 2; m++) release_state(cache, &states->moving[m].block);
     release_state(cache, &states->held);
     rf_free(states_allocator(cache), states->begins);
     rf_free(states_allocator(cache), states->is_whole);
@@ -83,15 +83,27 @@ void rf_cpu_states_fork(struct cpu_cache *made, const struct cpu_cache *cache, s
         if (b * RF_STATE_POSITIONS < n)
             made->states.logs[b] = rf_cpu_block_hold(cache->states.logs[b]);
     }
-    if (cache->states.moving_at > n) return;
-    made->states.moving = rf_cpu_block_hold(cache->states.moving);
-    made->states.moving_at = cache->states.moving_at;
+    made->states.judged = cache->states.judged < n ? cache->states.judged : n;
+    for (int m = 0; m < 2; m++) {
+        if (cache->states.moving[m].at > n) continue;
+        made->states.moving[m].block = rf_cpu_block_hold(cache->states.moving[m].block);
+        made->states.moving[m].at = cache->states.moving[m].at;
+    }
+}
+
+/* Gives up copies of positions behind n, whose text is not this one any more. */
+static void cut_moving(struct cpu_cache *cache, size_t n)
+{
+    struct cpu_states *states = &cache->states;
+    if (states->judged > n) states->judged = n;
+    for (int m = 0; m < 2; m++)
+        if (states->moving[m].at > n) release_state(cache, &states->moving[m].block);
 }
 
 void rf_cpu_states_trim(struct cpu_cache *cache, size_t n)
 {
     struct cpu_states *states = &cache->states;
-    if (states->moving_at > n) release_state(cache, &states->moving);
+    cut_moving(cache, n);
     for (size_t b = n / RF_STATE_POSITIONS; b < states->n_blocks; b++) {
         if (b * RF_STATE_POSITIONS > n) release_state(cache, &states->begins[b]);
         if (b * RF_STATE_POSITIONS >= n) release_state(cache, &states->logs[b]);
@@ -101,12 +113,25 @@ void rf_cpu_states_trim(struct cpu_cache *cache, size_t n)
 void rf_cpu_states_settle(struct cpu_cache *cache, size_t n)
 {
     struct cpu_states *states = &cache->states;
+    states->judged = n;
     for (; states->settled < states->n_blocks && !rf_states_has_log(states->settled, n);
          states->settled++) {
         release_state(cache, &states->logs[states->settled]);
         if (!rf_states_has_begin(states_params(cache), states->settled, n))
             release_state(cache, &states->begins[states->settled]);
     }
+}
+
+/* The copy at p or the nearest before it within a block, of those whose matrices are there. */
+static const struct cpu_state_copy *find_moving(const struct cpu_states *states, size_t block,
+                                                size_t p)
+{
+    const struct cpu_state_copy *found = NULL;
+    for (const struct cpu_state_copy *copy = states->moving; copy < states->moving + 2; copy++)
+        if (copy->block && copy->at <= p && copy->at / RF_STATE_POSITIONS == block &&
+            (!found || copy->at > found->at))
+            found = copy;
+    return found;
 }
 
 /* Matrices at position p or before it, as near as can be, with a log of all rows from there to p.
@@ -116,10 +141,9 @@ static int find_base(const struct cpu_cache *cache, size_t p, struct cpu_state_b
     const struct cpu_states *states = &cache->states;
     for (size_t b = p / RF_STATE_POSITIONS;; b--) {
         int has_log = p <= b * RF_STATE_POSITIONS || states->logs[b] != NULL;
-        if (has_log && states->moving && states->moving_at <= p &&
-            states->moving_at / RF_STATE_POSITIONS == b) {
-            *base =
-                (struct cpu_state_base){states->moving, states->moving_at, 0, matrix_floats(cache)};
+        const struct cpu_state_copy *copy = has_log ? find_moving(states, b, p) : NULL;
+        if (copy) {
+            *base = (struct cpu_state_base){copy->block, copy->at, 0, matrix_floats(cache)};
             return 1;
         }
         if (!has_log) return 0;
@@ -189,37 +213,38 @@ static int own_begin(struct cpu_cache *cache, size_t block, struct rf_error *err
     return code;
 }
 
-/* Gives the copy that moves a block of the cache's own, from which the pass may read its base. */
-static int own_moving(struct cpu_cache *cache, struct rf_error *error)
+/* Gives a copy that moves a block of the cache's own, from which the pass may read its base. */
+static int own_moving(struct cpu_cache *cache, struct cpu_state_copy *copy, struct rf_error *error)
 {
-    struct cpu_states *states = &cache->states;
     struct cpu_block *old;
-    int code = own_state(cache, &states->moving, matrix_floats(cache), &old, error);
-    if (!code && states->moving != old) rf_cpu_block_drop(states_allocator(cache), old);
+    int code = own_state(cache, &copy->block, matrix_floats(cache), &old, error);
+    if (!code && copy->block != old) rf_cpu_block_drop(states_allocator(cache), old);
     return code;
 }
 
 /* The pass's base, and what a replay from there to `first` writes. Until the pass has succeeded,
- * the copy that moves is of no position. */
+ * the copy that it moves is of no position. The next pass of drafts begins behind `first`, the
+ * judge's next one perhaps at `first`: so passes that read drafts leave the other copy alone. */
 static int base_prepare(struct cpu_cache *cache, size_t first, struct rf_error *error)
 {
     struct cpu_states *states = &cache->states;
     int code = 0;
+    struct cpu_state_copy *copy = &states->moving[first > states->judged];
     release_state(cache, &states->held);
-    if (states->moving_at > first) release_state(cache, &states->moving);
+    cut_moving(cache, first);
     int found = find_base(cache, first, &states->base);
     assert(found);
     (void)found;
-    states->moves = states->base.at < first;
-    if (!states->moves) return 0;
+    states->moved = states->base.at < first ? copy : NULL;
+    if (!states->moved) return 0;
     size_t b = states->base.at / RF_STATE_POSITIONS + 1;
     for (; !code && b <= first / RF_STATE_POSITIONS; b++)
         if (states->begins[b]) code = own_begin(cache, b, error);
-    int in_place = states->base.block == states->moving;
-    int is_own = states->moving && atomic_load(&states->moving->holders) == 1;
-    if (in_place && !is_own) states->held = rf_cpu_block_hold(states->moving);
-    if (!code) code = own_moving(cache, error);
-    states->moving_at = SIZE_MAX;
+    int in_place = states->base.block == copy->block;
+    int is_own = copy->block && atomic_load(&copy->block->holders) == 1;
+    if (in_place && !is_own) states->held = rf_cpu_block_hold(copy->block);
+    if (!code) code = own_moving(cache, copy, error);
+    copy->at = SIZE_MAX;
     return code;
 }
 
@@ -250,7 +275,7 @@ void rf_cpu_states_done(struct cpu_cache *cache, size_t first, size_t n, int is_
     struct cpu_states *states = &cache->states;
     if (!states->n_blocks || !matrix_floats(cache)) return;
     release_state(cache, &states->held);
-    if (states->moves) states->moving_at = first;
+    if (states->moved) states->moved->at = first;
     size_t end = is_chain ? first + n : first;
     for (size_t b = states->base.at / RF_STATE_POSITIONS + 1; b <= end / RF_STATE_POSITIONS; b++)
         states->is_whole[b] = states->begins[b] != NULL;
@@ -266,10 +291,9 @@ const float *rf_cpu_states_base(const struct cpu_cache *cache, int32_t layer)
 
 float *rf_cpu_states_moved(const struct cpu_cache *cache, int32_t layer)
 {
-    const struct cpu_states *states = &cache->states;
-    return states->moves
-               ? (float *)states->moving->data + (size_t)cache->places[layer] * matrix_floats(cache)
-               : NULL;
+    const struct cpu_state_copy *moved = cache->states.moved;
+    return moved ? (float *)moved->block->data + (size_t)cache->places[layer] * matrix_floats(cache)
+                 : NULL;
 }
 
 float *rf_cpu_states_matrices(const struct cpu_cache *cache, int32_t layer, size_t block)
@@ -391,7 +415,8 @@ int rf_cpu_states_load(struct cpu_cache *cache, int32_t n, const void *in, struc
 {
     const struct rf_params *params = states_params(cache);
     if (!cache->states.n_blocks || n == 0) return 0;
-    release_state(cache, &cache->states.moving);
+    cut_moving(cache, 0);
+    cache->states.judged = (size_t)n;
     size_t block = ((size_t)n - 1) / RF_STATE_POSITIONS, next = (size_t)n / RF_STATE_POSITIONS,
            begin_bytes = rows_before(cache) * row_floats(cache) * sizeof(float),
            log_bytes = ((size_t)n - block * RF_STATE_POSITIONS) * row_floats(cache) * sizeof(float);
@@ -426,6 +451,8 @@ uint64_t rf_cpu_states_held(const struct cpu_cache *cache)
     for (size_t b = 0; b < states->n_blocks; b++)
         held +=
             rf_cpu_block_share(states->begins[b], begin) + rf_cpu_block_share(states->logs[b], log);
-    return held + rf_cpu_block_share(states->moving,
-                                     n_states(cache) * matrix_floats(cache) * sizeof(float));
+    for (int m = 0; m < 2; m++)
+        held += rf_cpu_block_share(states->moving[m].block,
+                                   n_states(cache) * matrix_floats(cache) * sizeof(float));
+    return held;
 }

@@ -15,8 +15,8 @@
  * The state of a convolution is rows: those before the block. That of the delta rule is also a
  * matrix for each head, which a pass computes from the matrix at some position before it, its base,
  * and the log from there on. The same rows in the same order give the same bits, so any base does:
- * a block's beginning, or a copy that moves with the passes. A pass leaves the copy at its own
- * first row: all rows before it are the text's, and few rows follow until the next pass. Matrices
+ * a block's beginning, or a copy that moves with the passes. A pass leaves a copy at its own first
+ * row: all rows before it are the text's, and few rows follow until the next pass. Matrices
  * at beginnings behind a tree's path are written by the next pass that replays the path. */
 #ifndef RF_INFER_STATE_KEPT_H
 #define RF_INFER_STATE_KEPT_H
@@ -122,7 +122,7 @@ static inline uint64_t rf_states_bytes(const struct rf_params *params, int32_t n
     uint64_t n_states = (uint64_t)rf_n_states(params, params->n_layer);
     if (!n_states) return 0;
     return n_states * sizeof(float) *
-           (rows * rf_state_row(params) + (begins + 2) * rf_state_matrices(params));
+           (rows * rf_state_row(params) + (begins + 3) * rf_state_matrices(params));
 }
 
 #endif

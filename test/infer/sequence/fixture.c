@@ -49,7 +49,7 @@ static struct rf_params conv_params(void)
     return params;
 }
 
-static struct rf_params delta_params(void)
+struct rf_params bench_delta_params(void)
 {
     static const uint8_t flags[] = {RF_LAYER_DELTA, 0, RF_LAYER_DELTA};
     struct rf_params params = bench_params;
@@ -217,7 +217,7 @@ void on_every_bench(void (*check)(struct bench *bench))
 {
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
-    const struct rf_params convs = conv_params(), deltas = delta_params();
+    const struct rf_params convs = conv_params(), deltas = bench_delta_params();
     struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
                      *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
