@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a draft head for a model and says what it brings. docs/heads.md explains the steps.
+"""Trains a draft head for a model and says what it brings. README.md explains the steps.
 
     train_head.py --model FILE.gguf --out HEAD.gguf [--work FOLDER] [options]
     torchrun --nproc-per-node GPUS train_head.py ...   # several GPUs: texts, train and evaluate
