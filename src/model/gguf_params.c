@@ -353,6 +353,18 @@ void rf_gguf_find_biases(struct rf_gguf *gguf)
                        has_layer_tensor(source, "ffn_down.bias");
 }
 
+/* Files of models whose layers all have experts may state these experts' width alone. */
+static void read_width(struct rf_gguf *gguf)
+{
+    static const char of_experts[] = ".expert_feed_forward_length";
+    struct rf_params *params = &gguf->reading->source->params;
+    int has_experts = (rf_arch_row(params->arch)->keys & RF_KEYS_EXPERTS) != 0;
+    int32_t width =
+        has_experts && rf_gguf_find(gguf, of_experts) ? gguf_count(gguf, of_experts, 0) : 0;
+    params->n_ff = rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, width);
+    need(gguf, params->n_ff);
+}
+
 void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -362,7 +374,7 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     read_further_layers(gguf);
     params->n_ctx_train = need(gguf, gguf_count(gguf, ".context_length", 0));
     params->n_embd = need(gguf, gguf_count(gguf, ".embedding_length", 0));
-    params->n_ff = need(gguf, rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, 0));
+    read_width(gguf);
     read_experts(gguf);
     read_attention(gguf);
     read_deltas(gguf);

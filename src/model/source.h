@@ -30,7 +30,8 @@ enum rf_arch {
     RF_ARCH_QWEN2MOE,
     RF_ARCH_LFM2,
     RF_ARCH_LFM2MOE,
-    RF_ARCH_QWEN35
+    RF_ARCH_QWEN35,
+    RF_ARCH_QWEN35MOE
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted

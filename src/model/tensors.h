@@ -20,10 +20,11 @@ enum rf_weight_role {
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
 };
 
-/* gpt-oss and qwen35 name this norm after the branch before it. */
-#define RF_FFN_NORM(p)                                                                          \
-    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 ? "post_attention_norm.weight" \
-                                                                 : "ffn_norm.weight")
+/* These name this norm after the branch before it. */
+#define RF_FFN_NORM(p)                                                                             \
+    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 || (p)->arch == RF_ARCH_QWEN35MOE \
+         ? "post_attention_norm.weight"                                                            \
+         : "ffn_norm.weight")
 /* lfm2's converter names the last norm after another one. */
 #define RF_OUTPUT_NORM(p)                                                                 \
     ((p)->arch == RF_ARCH_LFM2 || (p)->arch == RF_ARCH_LFM2MOE ? "token_embd_norm.weight" \
