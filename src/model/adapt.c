@@ -121,8 +121,8 @@ void rf_norms_add_one(struct rf_reading *reading)
     struct rf_source *source = reading->source;
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
         struct rf_tensor *tensor = &source->tensors[i];
-        int is_norm = rf_ends_with(tensor->name, "norm.weight") &&
-                      !rf_ends_with(tensor->name, RF_DELTA_NORM);
+        int is_norm =
+            rf_ends_with(tensor->name, "norm.weight") && !rf_ends_with(tensor->name, RF_DELTA_NORM);
         float *values = is_norm ? own_values(reading, tensor) : NULL;
         for (size_t j = 0; values && j < (size_t)tensor->ne[0]; j++) values[j] += 1.0f;
     }
