@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Writes a head of ours as llama.cpp's converter writes EAGLE-3 heads: with the target's vocabulary, a
-copy of the output rows that the head uses, and their tokens. Weights keep their bits.
+"""Writes a head of ours as llama.cpp's converter writes EAGLE-3 heads: with the target's
+vocabulary, a copy of the output rows that the head uses, and their tokens. Weights keep their bits.
 
     pip install gguf
-    training/export_llama_cpp.py --model MODEL.gguf --head HEAD.gguf --out FILE.gguf [--target TARGET.gguf]
+    training/export_llama_cpp.py --model MODEL.gguf --head HEAD.gguf --out FILE.gguf
+                                 [--target TARGET.gguf]
 
-llama.cpp takes FILE by `--spec-type draft-eagle3 -md FILE`, and Riffle by `--head FILE`. The rows are
-of the type that MODEL has them in, so a head for another file of the same model is another FILE.
+llama.cpp takes FILE by `--spec-type draft-eagle3 -md FILE`, and Riffle by `--head FILE`. The rows
+are of the type that MODEL has them in, so a head for another file of the same model is another
+FILE.
 
-llama.cpp (0c1e570) reads hidden states of some architectures only; with a target of qwen2 it stops at
-an assertion. --target writes such a model as one of the architecture llama, which computes the same:
-rows of q and k are brought into the order of llama's rotation. Both programs take TARGET."""
+llama.cpp (0c1e570) gives out hidden states of some architectures only; with a target of qwen2 it
+stops at an assertion. --target writes such a model as one of the architecture llama, which computes
+the same: rows of q and k are brought into the order of llama's rotation. Both programs take
+TARGET."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -47,8 +51,7 @@ def copy_field(out: GGUFWriter, field: ReaderField, name: str) -> None:
 
 
 def copy_tensor(out: GGUFWriter, name: str, data: np.ndarray, kind: GGMLQuantizationType) -> None:
-    """Bytes of whole rows are written as they are; the reader has them as bytes unless numpy has the
-    type."""
+    """Whole rows are written as they are. The reader has bytes where numpy has no such type."""
     out.add_tensor(name, np.ascontiguousarray(data), raw_dtype=kind)
 
 
@@ -74,12 +77,17 @@ def rotated_rows(heads: int, rows: int) -> np.ndarray:
 
 
 def export_target(path: str, out_path: str) -> None:
-    """The model as one of the architecture llama."""
+    """The model as one of the architecture llama; one that is so already is copied."""
     model, temporary = open_file(path), out_path + ".part"
-    if value_of(model, "general.architecture") != "qwen2":
-        raise Refused(f"{path}: --target is for models of the architecture qwen2")
+    architecture = value_of(model, "general.architecture")
+    if architecture == "llama":
+        shutil.copyfile(path, out_path)
+        return
+    if architecture != "qwen2":
+        raise Refused(f"{path}: --target is for models of the architecture qwen2 or llama")
     heads = value_of(model, "qwen2.attention.head_count")
-    heads_of = {"attn_q": heads, "attn_k": value_of(model, "qwen2.attention.head_count_kv") or heads}
+    heads_kv = value_of(model, "qwen2.attention.head_count_kv") or heads
+    heads_of = {"attn_q": heads, "attn_k": heads_kv}
     out = GGUFWriter(temporary, "llama")
     for name, field in model.fields.items():
         if not name.startswith("GGUF.") and name != "general.architecture":
@@ -102,8 +110,8 @@ def check(head: GGUFReader, head_path: str, model: GGUFReader, model_path: str) 
         raise Refused(f"{head_path}: has no {ROWS}, so it is not a head of ours")
     hidden, vocabulary = (int(n) for n in output.shape)
     if hidden != value_of(head, "eagle3.target_hidden_size"):
-        raise Refused(f"{head_path}: is a head of another target: its hidden size is "
-                      f"{value_of(head, 'eagle3.target_hidden_size')}, and {model_path} has {hidden}")
+        raise Refused(f"{head_path}: is a head of another target: its hidden size is not that of "
+                      f"{model_path}, {hidden}")
     if not rows or rows[-1] >= vocabulary:
         raise Refused(f"{head_path}: is a head of another target: it chooses output row {rows[-1:]}"
                       f", and {model_path} has {vocabulary}")
@@ -135,7 +143,7 @@ def main() -> None:
     p.add_argument("--model", required=True, help="the target: a GGUF file")
     p.add_argument("--head", required=True, help="its head, as training writes it")
     p.add_argument("--out", required=True, help="the file to write")
-    p.add_argument("--target", help="a file to write: a qwen2 model as one of the architecture llama")
+    p.add_argument("--target", help="a file to write: the target as an architecture llama")
     o = p.parse_args()
     try:
         export(o.head, o.model, o.out)

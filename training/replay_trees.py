@@ -27,9 +27,9 @@ from target import Target, fields, rms
 from torch import Tensor
 from torch.nn import functional as F
 
-MOST, CHILDREN, DEPTH, LEAST = 4, 3, 8, 0.02  # nodes a depth, children of each, and their least p
-# Costs of target passes over 1, 2, 4, 8, 16, 32 rows, as in bench/replay; the share of a pass that a
-# row of the head takes.
+MOST, CHILDREN, DEPTH, LEAST = 4, 3, 15, 0.02  # nodes a depth, children of each, and their least p
+# Costs of target passes over 1, 2, 4, 8, 16, 32 rows, as in bench/replay; the share of a pass that
+# a row of the head takes.
 COSTS = {
     "AVX2, Q4_K_M": ([1.00, 1.12, 1.70, 2.90, 5.65, 11.0], 0.022),
     "AVX-512, Q4_K_M": ([1.00, 1.04, 1.15, 1.47, 2.70, 4.9], 0.022),
@@ -49,6 +49,7 @@ class Node:
     said: float  # the head's probability of it
     is_line: bool
     is_open: bool = False  # the head has continued it
+    is_table: bool = False  # no node of the head: what followed earlier in the text
     p: float = 0.0  # of it, where the node before it is right
     path: float = 0.0  # of it and all before it
 
@@ -99,7 +100,8 @@ class Drafter:
         tables = cos.unsqueeze(1), sin.unsqueeze(1)
         group = self.shape.heads // self.shape.heads_kv
         return (self.head.rotation.turn(self.heads(z, "attn_q"), tables),
-                self.head.rotation.turn(self.heads(z, "attn_k"), tables).repeat_interleave(group, 1),
+                self.head.rotation.turn(self.heads(z, "attn_k"),
+                                        tables).repeat_interleave(group, 1),
                 self.heads(z, "attn_v").repeat_interleave(group, 1))
 
     def end(self, x: Tensor, attended: Tensor) -> Tensor:
@@ -173,13 +175,58 @@ class Drafter:
             open_rows = [(n, node) for n, node, _ in taken]
 
 
+# ---- tables ----
+
+TIPS, LENGTH, REACH = 6, 4, 0.05  # nodes that tables continue, by how much, and their least p
+
+
+def add_tables(answer: Answer) -> None:
+    """What stands for n-gram tables: behind the text and the likeliest nodes, what followed the
+    last two tokens where they stood last, else the last one. It costs nothing but rows."""
+    places: dict[tuple[int, ...], int] = {}
+    tokens = answer.tokens
+    for end in range(1, len(tokens)):
+        if end >= answer.first:
+            extend(answer.trees[end], tokens, places, end)
+        places[(tokens[end - 1],)] = end
+        if end > 1:
+            places[tuple(tokens[end - 2:end])] = end
+
+
+def extend(tree: list[Node], tokens: list[int], places: dict[tuple[int, ...], int],
+           end: int) -> None:
+    by_path = sorted(range(len(tree)), key=lambda i: -tree[i].path)[:TIPS]
+    for tip in [-1] + [i for i in by_path if tree[i].path >= REACH]:
+        last, at = tokens[max(0, end - 2):end], tip
+        if tip >= 0:
+            before = tree[tip].parent
+            last = [tree[before].token if before >= 0 else tokens[end - 1], tree[tip].token]
+        for _ in range(LENGTH):
+            two, one = places.get(tuple(last[-2:])), places.get((last[-1],))
+            found = two if two is not None else one
+            if found is None or found >= end:
+                break
+            token = tokens[found]
+            same = [i for i, node in enumerate(tree) if node.parent == at and node.token == token]
+            if same and not tree[same[0]].is_table:
+                break
+            if not same:
+                depth = 1 + (tree[at].depth if at >= 0 else 0)
+                said = 0.5 if two is not None else 0.1
+                before_p = tree[at].path if at >= 0 else 1.0
+                tree.append(Node(token, at, depth, 9, said, False, is_table=True,
+                                 path=before_p * said))
+            at = same[0] if same else len(tree) - 1
+            last = [last[-1], token]
+
+
 # ---- probabilities ----
 
 EDGES = [0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995]
 
 
 def bin_of(node: Node) -> tuple[int, int]:
-    return min(node.rank, 1), sum(node.said >= e for e in EDGES)
+    return 2 if node.is_table else min(node.rank, 1), sum(node.said >= e for e in EDGES)
 
 
 def walk(answer: Answer, n: int, rows: set[int] | None) -> list[int]:
@@ -238,7 +285,7 @@ class Round:
     node is worth, as a multiple of its first token."""
 
     def __init__(self, costs: list[float], head: float, usual: float, is_tree: bool):
-        self.pass_cost = [0.0] + [cost_of(costs, n) for n in range(1, 32)]
+        self.pass_cost = [0.0] + [cost_of(costs, n) for n in range(1, 33)]
         self.head, self.usual, self.is_tree = head, usual, is_tree
 
     def head_cost(self, rows: int) -> float:
@@ -264,7 +311,7 @@ class Round:
             if depth == 1:
                 worth = self.usual * hope - rate * (row + self.head)
                 if worth <= 0:
-                    return [], 0.0
+                    break
                 spent += self.head
             else:
                 able = [i for i in seen if tree[i].depth == depth - 1 and tree[i].is_open
@@ -280,8 +327,11 @@ class Round:
                     break
                 open_nodes = set(able[:most])
                 spent += self.head_cost(most)
-            seen |= {i for i, node in enumerate(tree)
-                     if node.depth == depth and node.parent in open_nodes}
+            seen |= {i for i, node in enumerate(tree) if not node.is_table
+                     and node.depth == depth and node.parent in open_nodes}
+            for i, node in enumerate(tree):
+                if node.is_table and (node.parent < 0 or node.parent in seen):
+                    seen.add(i)
         return self.rows_of(tree, seen, rate), spent
 
 
@@ -322,6 +372,7 @@ def main() -> None:
     p.add_argument("--model", required=True)
     p.add_argument("--head", required=True)
     p.add_argument("--work", help="a file that keeps the drafts")
+    p.add_argument("--tables", action="store_true", help="n-grams draft beside the head")
     o = p.parse_args()
     if o.work and os.path.exists(o.work):
         answers = torch.load(o.work, weights_only=False)
@@ -337,6 +388,8 @@ def main() -> None:
                 print(f"{len(answers)} answers drafted", flush=True)
         if o.work:
             torch.save(answers, o.work)
+    for answer in answers if o.tables else []:
+        add_tables(answer)
     usual = calibrate(answers)
     print(f"{len(answers)} answers; {usual:.3f} of a line's tokens are right")
     print(f"{'costs':18}{'draft':7}{'gain':>7}{'tokens':>8}{'rows':>7}{'head':>7}  over the line")
