@@ -2,9 +2,10 @@
 """What a head's drafts gain as lines and as trees, along recorded answers and by fixed costs: no
 clock is read. docs/lab has what came of it.
 
-    replay_trees.py --model MODEL.gguf --head HEAD.gguf [--work FILE] ANSWERS.jsonl...
+    replay_trees.py --model MODEL.gguf --head HEAD.gguf [--tables] [--work FILE] ANSWERS.jsonl...
 
-ANSWERS are of `bench_replay MODEL record`. --work keeps the drafts, which take minutes.
+ANSWERS are of `bench_replay MODEL record`. --work keeps the drafts, which take minutes. With
+--tables n-grams draft beside the head.
 
 At every place of an answer the head drafts a tree: of each depth it continues the MOST likeliest
 nodes and those of its line, by the product of its probabilities. A round then takes what it would
