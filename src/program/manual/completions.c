@@ -178,6 +178,7 @@ static void zsh_verb(FILE *out, const struct verb *verb)
     for (const struct option *option = option_table; option->name; option++)
         if (takes_option(verb, option)) zsh_option(out, option);
     if (verb->n_arguments > 0) fputs(" \\\n            '1:MODEL:_riffle_models'", out);
+    if (verb->bit == VERB_SERVE) fputs(" \\\n            '*:MODEL:_riffle_models'", out);
     if (verb->n_arguments > 1) fputs(" \\\n            '2:OUT:_files'", out);
     fputs("\n            ;;\n", out);
 }
