@@ -16,7 +16,8 @@ static enum offer offer_of(const struct option *option)
 {
     if (option->kind == OPTION_CHOICE) return OFFER_CHOICES;
     if (option->value && strcmp(option->value, "MODEL") == 0) return OFFER_MODELS;
-    if (option->value && strcmp(option->value, "FILE") == 0) return OFFER_FILES;
+    if (option->value && (strcmp(option->value, "FILE") == 0 || strcmp(option->value, "DIR") == 0))
+        return OFFER_FILES;
     return OFFER_NOTHING;
 }
 

@@ -205,6 +205,12 @@ const struct option option_table[] = {
      "eighth of the memory)"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_SERVE, AT(name), 0, 0, NULL,
      "the name of the model in requests (default: MODEL without folder and ending)"},
+    {"--prompt-cache", NULL, "DIR", OPTION_TEXT, VERB_SERVE, AT(store), 0, 0, NULL,
+     "keep what prompts begin with in this folder, so that a restart does not read it again; it is "
+     "made if it is not there"},
+    {"--prompt-cache-size", NULL, "MB", OPTION_INT, VERB_SERVE, AT(store_mb), 1, INT32_MAX, NULL,
+     "million bytes that the folder may take; what was not used for long goes first (default "
+     "4000)"},
     {"--models-memory", NULL, "MB", OPTION_INT, VERB_SERVE, AT(models_mb), 1, INT32_MAX, NULL,
      "memory for open models and the texts that they keep, in million bytes; the least recently "
      "used ones are closed for others (default: three quarters of the memory; for one MODEL: no "

@@ -370,6 +370,7 @@ static void set_defaults(struct cli_options *options)
     options->queue = 64;
     options->keep_alive = NOT_GIVEN;
     options->model_wait = 120;
+    options->store_mb = 4000;
     options->high_share = -1;
     options->sampling = (riffle_sampling){.struct_size = sizeof options->sampling,
                                           .temperature = NAN,

@@ -15,11 +15,20 @@ enum {
 
 /* ---- opening and closing one, without the lock ---- */
 
+/* Texts that were not stored yet are stored first. */
 static void close_served(const struct served_models *models, struct served *served)
 {
+    while (served->batch && riffle_batch_store(served->batch) > 0) {
+    }
     if (served->batch) riffle_batch_close(served->batch);
     models->options->close(models->options->user, &served->model);
     free(served);
+}
+
+static void tell_store(void *user, const char *sentence)
+{
+    const struct served_model *row = user;
+    log_event("stored_text", "{s:s, s:s}", "model", row->name, "sentence", sentence);
 }
 
 static int open_batch(const struct rf_serve_options *options, struct served *served,
@@ -31,6 +40,10 @@ static int open_batch(const struct rf_serve_options *options, struct served *ser
     batch.session = options->session;
     batch.answers = options->answers;
     batch.kept_bytes = (uint64_t)options->kept_bytes;
+    batch.store_folder = options->store_folder;
+    batch.store_bytes = options->store_bytes;
+    batch.on_store = tell_store;
+    batch.store_user = served->of;
     int code = riffle_batch_open(&served->batch, served->model.model, &batch);
     if (!code) code = riffle_session_cost(served->model.model, options->session, &n_ctx, NULL);
     if (code) return rf_fail(error, code, "%s", riffle_last_error());

@@ -10,6 +10,8 @@
 #include "platform/clock.h"
 #include "requests/reply.h"
 
+enum { STORE_SECONDS = 1 /* the next request of a conversation comes before */ };
+
 const char *const model_states[MODEL_STATES] = {
     [MODEL_CLOSED] = "closed", [MODEL_FETCHING] = "fetching", [MODEL_LOADING] = "loading",
     [MODEL_READY] = "ready",   [MODEL_FAILED] = "failed",     [MODEL_UNLOADING] = "unloading"};
@@ -215,8 +217,21 @@ void models_stepped(struct served *list)
     for (struct served *served = list, *next; served; served = next) {
         struct served_model *row = served->of;
         next = served->next_step; /* released, it may be closed */
+        served->may_store = 1;
         if (served == row->open)
             riffle_batch_get_stats(served->batch, &row->metrics.batch, sizeof row->metrics.batch);
         models_release(served);
     }
+}
+
+struct served *models_to_store(const struct served_models *models)
+{
+    double now = rf_clock_seconds();
+    for (struct served_model *row = models->options->store_folder ? models->rows : NULL; row;
+         row = row->next)
+        if (row->open && row->open->may_store && now - row->used > STORE_SECONDS) {
+            atomic_fetch_add(&row->open->users, 1);
+            return row->open;
+        }
+    return NULL;
 }

@@ -21,6 +21,7 @@ struct served {
     struct answerer answerer;
     riffle_batch *batch; /* the computing thread's alone */
     atomic_int users;    /* exchanges; nobody closes it while there are any */
+    int may_store;       /* it may keep texts that are not in the folder yet */
 };
 
 /* From left to right, and from failed or unloading back to loading. A reload changes no state. */
@@ -90,6 +91,10 @@ void models_release(struct served *served);
  * their batches. Both are called under the lock by the computing thread. */
 struct served *models_to_step(struct served_models *models);
 void models_stepped(struct served *list);
+
+/* A model that nobody has used for a while and that may have texts to store; it is in use until
+ * models_release. NULL: none. Called under the lock by the computing thread. */
+struct served *models_to_store(const struct served_models *models);
 
 /* The row of a path, or of a name that is to be fetched; NULL: nobody has asked for it. Called
  * under the lock. */

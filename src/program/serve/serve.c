@@ -264,6 +264,21 @@ static int has_news(const struct server *server)
     return exchange != NULL;
 }
 
+/* Stores a text of a model, when nothing else is to be done: a request that comes now waits for it.
+ */
+static void store_text(struct server *server)
+{
+    rf_lock_take(&server->lock);
+    struct served *served = models_to_store(&server->models);
+    rf_lock_release(&server->lock);
+    if (!served) return;
+    int32_t left = riffle_batch_store(served->batch);
+    rf_lock_take(&server->lock);
+    served->may_store = left > 0;
+    models_release(served);
+    rf_lock_release(&server->lock);
+}
+
 static void compute_answers(struct server *server)
 {
     double end = 0.0;
@@ -281,6 +296,7 @@ static void compute_answers(struct server *server)
         rf_lock_take(&server->lock);
         models_stepped(list);
         rf_lock_release(&server->lock);
+        if (is_idle && !is_over) store_text(server);
     }
 }
 

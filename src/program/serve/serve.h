@@ -48,7 +48,9 @@ struct rf_serve_options {
     int32_t port;                          /* 0: any free one */
     const char *api_key;                   /* NULL: none, for an address of this machine only */
     int32_t answers, queue;                /* limits: answers under way; requests that wait */
-    int64_t kept_bytes; /* memory for texts of later prompts; 0: the library's default */
+    int64_t kept_bytes;       /* memory for texts of later prompts; 0: the library's default */
+    const char *store_folder; /* a folder for such texts, of this user; NULL: none */
+    uint64_t store_bytes;     /* limit of what it holds */
 };
 
 /* RF_ERR_ARGUMENT where the host is no address, or one that others reach and there is no key. The

@@ -7,6 +7,7 @@
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"
+#include "platform/folder.h"
 #include "platform/memory.h"
 #include "serve/serve.h"
 #include "session/engine.h"
@@ -239,6 +240,20 @@ static void offered_free(struct offered *offered)
     free(offered->names);
 }
 
+/* Makes the folder of --prompt-cache, or checks the one that is there. */
+static int set_store(const struct cli_options *options, struct rf_serve_options *serve)
+{
+    if (!options->store) return CLI_OK;
+    if (!rf_path_exists(options->store)) rf_make_folder(options->store);
+    if (!rf_folder_is_own(options->store))
+        return cli_fail(
+            "--prompt-cache %s: not a folder of this user that nobody else may write to",
+            options->store);
+    serve->store_folder = options->store;
+    serve->store_bytes = (uint64_t)options->store_mb * 1000000;
+    return CLI_OK;
+}
+
 /* The limits, whose defaults depend on the models that are given. */
 static void set_limits(const struct cli_options *options, struct rf_serve_options *serve)
 {
@@ -275,6 +290,7 @@ int verb_serve(const struct cli_options *options)
                                      .kept_bytes = (int64_t)options->kept_mb * 1000000};
     if (rf_serve_check(&serve, &error))
         return cli_usage_error("%s (choose with --host and --api-key)", error.text);
+    status = set_store(options, &serve);
     known_models(); /* read once, before there are threads */
     for (size_t i = 0; status == CLI_OK && i < options->arguments.count; i++)
         status = add_given(&offered, options->arguments.items[i]);
