@@ -178,6 +178,8 @@ class Names(Models):
         one = OneModel(self, template=None)
         self.assertEqual(server.post(COMPLETE, dict(STORY, model=name))["choices"][0]["text"], one.text(STORY))
         self.assertEqual(list(server.states().values()), ["ready"])
+        server.process.send_signal(signal.SIGHUP)  # means reloading, also after a fetch
+        server.wait_for("reloaded")
         n = len(served.requests)
         self.assertEqual(server.post(COMPLETE, dict(STORY, model=name))["choices"][0]["text"], one.text(STORY))
         self.assertEqual(len(served.requests), n)
@@ -306,6 +308,8 @@ class Life(Models):
         mb = self.model_mb(os.path.join(self.models, "a.gguf"))
         server = Server(self, "--models-memory", str(mb + 1), "--kept-size", "1")
         wanted = server.text(dict(STORY, model="a"))
+        # Somebody takes the events: a full pipe would hold the server up.
+        threading.Thread(target=server.process.stdout.read, daemon=True).start()
         is_over = threading.Event()
 
         def ask_always():
