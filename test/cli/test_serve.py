@@ -54,7 +54,7 @@ def conforms(name, value):
 
 def check_reply(method, path, status, value):
     """The document has such a reply."""
-    path = path.split("?")[0]
+    path = re.sub("^/v1/models/.+", "/v1/models/{model}", path.split("?")[0])
     if status >= 400 and path != "/health":
         conforms("MessagesError" if path.startswith("/v1/messages") else "Error", value)
     if path not in OPENAPI["paths"] or method.lower() not in OPENAPI["paths"][path]:
@@ -115,7 +115,8 @@ class Server:
 
     def metric(self, name):
         text = self.ask("GET", "/metrics")[1]
-        return sum(float(line.split()[1]) for line in text.splitlines() if line.split()[0] == "riffle_" + name)
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if re.match(re.escape("riffle_" + name) + r'(\{model="[^"]*"\})? ', line))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -369,7 +370,7 @@ class Answers(OneServer):
                         pass
                 except OSError:  # the server was faster
                     pass
-        self.assertEqual(self.server.ask("GET", "/health"), (200, {"status": "ok"}))
+        self.assertEqual(self.server.ask("GET", "/health"), (200, {"status": "ok", "models": [self.server.model]}))
 
     def test_n(self):
         body = dict(STORY, temperature=0.9, seed=5, max_tokens=12)

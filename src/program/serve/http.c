@@ -1,5 +1,6 @@
 /* Requests become questions here: routes, keys, media types, and the queue of those that wait for
  * the model. All runs on the network's thread and takes no time. */
+#define _POSIX_C_SOURCE 200809L
 #include "serve/http.h"
 
 #include <stdio.h>
@@ -99,8 +100,6 @@ static void submit_question(struct exchange *exchange)
         struct exchange **last = &server->exchanges;
         while (*last) last = &(*last)->next;
         *last = exchange;
-        exchange->served = server->served;
-        atomic_fetch_add(&exchange->served->users, 1);
         exchange->state = EXCHANGE_ARRIVED;
         server->n_waiting++;
         rf_condition_signal(&server->to_prepare);
@@ -113,12 +112,11 @@ static void on_body(void *user, struct http_request *request)
 {
     struct exchange *exchange = request->user;
     const struct endpoint *endpoint = exchange->endpoint;
-    const struct server *server = user;
+    (void)user;
     exchange->reply = (struct reply){.form = endpoint->form,
                                      .question = &exchange->question,
                                      .id = rf_random(),
                                      .created = (int64_t)time(NULL),
-                                     .model = server->options->name,
                                      .blocks = &exchange->blocks};
     if (endpoint->send)
         endpoint->send(exchange);
@@ -136,6 +134,15 @@ static void add_method(char list[MOST_ALLOWED], const char *method)
     snprintf(list + n, MOST_ALLOWED - n, "%s%s%s", n ? ", " : "", method, is_get ? ", HEAD" : "");
 }
 
+/* Whether the path is the endpoint's: "/a/" stands for all paths "/a/REST" where it takes a rest.
+ */
+static int is_path_of(const struct endpoint *endpoint, const char *path)
+{
+    size_t n = strlen(endpoint->path);
+    if (!endpoint->takes_rest) return strcmp(path, endpoint->path) == 0;
+    return strncmp(path, endpoint->path, n) == 0 && path[n];
+}
+
 /* The endpoint of a request, where HEAD is GET; NULL: a refusal, with the methods that the path
  * has. */
 static const struct endpoint *find_endpoint(const struct exchange *exchange,
@@ -145,7 +152,7 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
     const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     for (const struct endpoint *const *at = endpoints; *at; at++) {
         const struct endpoint *endpoint = *at;
-        if (strcmp(path, endpoint->path) != 0) continue;
+        if (!is_path_of(endpoint, path)) continue;
         if (strcmp(wanted, endpoint->method) == 0) return endpoint;
         add_method(allowed, endpoint->method);
     }
@@ -160,7 +167,7 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
 static const struct reply_form *form_of_path(const char *path)
 {
     for (const struct endpoint *const *at = endpoints; *at; at++)
-        if (strcmp(path, (*at)->path) == 0) return (*at)->form;
+        if (is_path_of(*at, path)) return (*at)->form;
     return NULL;
 }
 
@@ -172,9 +179,9 @@ static void check_request(struct exchange *exchange, const struct endpoint *endp
         refuse(refusal, 403, NULL, "the Host header names another machine");
     else if (!endpoint->is_open && !has_key(exchange))
         refuse(refusal, 401, "invalid_api_key", "the API key is missing or wrong");
-    else if (!endpoint->send && !is_json(request_header(exchange, "Content-Type")))
+    else if (endpoint->take && !is_json(request_header(exchange, "Content-Type")))
         refuse(refusal, 415, NULL, "the body's Content-Type must be application/json");
-    else if (!endpoint->send && coding && !http_same(coding, "identity"))
+    else if (endpoint->take && coding && !http_same(coding, "identity"))
         refuse(refusal, 415, NULL, "a body with a Content-Encoding is not supported");
 }
 
@@ -194,6 +201,10 @@ static void on_head(void *user, struct http_request *request)
     const struct endpoint *endpoint = find_endpoint(exchange, allowed, &refusal);
     if (endpoint) check_request(exchange, endpoint, &refusal);
     request->most_body = endpoint && endpoint->most_body ? endpoint->most_body : ENDPOINT_BODY;
+    if (endpoint && endpoint->takes_rest && !refusal.status) {
+        exchange->rest = strdup(request->head.path + strlen(endpoint->path));
+        if (!exchange->rest) refuse_memory(&refusal);
+    }
     if (!refusal.status) {
         exchange->endpoint = endpoint;
         return;
