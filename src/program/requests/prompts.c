@@ -18,6 +18,14 @@ int prompts_make(struct question *question, size_t n, struct refusal *refusal)
     return 0;
 }
 
+int prompts_need_none(struct question *question, char *known, struct refusal *refusal)
+{
+    if (!known) return refuse_memory(refusal);
+    question->known = known;
+    question->only_counts = question->n = 1;
+    return prompts_make(question, 1, refusal);
+}
+
 static int refuse_length(const char *least, int64_t n, int32_t most, struct refusal *refusal)
 {
     return refuse(refusal, 400, "context_length_exceeded",

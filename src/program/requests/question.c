@@ -104,6 +104,8 @@ static int take_sampling(const json_t *body, struct question *question, struct r
         return -1;
     if (member_int(body, "top_k", -1, INT32_MAX, &sampling->top_k, refusal)) return -1;
     if (sampling->top_k < 0) sampling->top_k = 0; /* all tokens, as other servers write it */
+    if (member_int(body, "repeat_last_n", -1, INT32_MAX, &sampling->repeat_last_n, refusal))
+        return -1;
     return take_repetition(body, &sampling->repeat_penalty, refusal);
 }
 
@@ -179,21 +181,27 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
     return take_stops(body, question, refusal);
 }
 
-static int take_model(const json_t *body, const char *name, struct refusal *refusal)
+/* 1 if `wanted` names the model. */
+static int is_name_of(const char *wanted, const char *name)
 {
-    const json_t *model = member_get(body, "model");
-    const char *wanted = rf_json_c_string(model);
-    if (!model || (wanted && strcmp(wanted, name) == 0)) return 0;
+    size_t n = strlen(name);
+    return strncmp(wanted, name, n) == 0 && (!wanted[n] || strcmp(wanted + n, ":latest") == 0);
+}
+
+int question_check_model(const json_t *name, const struct answerer *of, struct refusal *refusal)
+{
+    const char *wanted = rf_json_c_string(name);
+    if (!name || json_is_null(name) || (wanted && is_name_of(wanted, of->name))) return 0;
     if (!wanted) return refuse_value(refusal, "model", "a text without zero bytes");
     return refuse(refusal, 404, "model_not_found",
-                  "the model %.100s is not here; this server has %s", wanted, name);
+                  "the model %.100s is not here; this server has %s", wanted, of->name);
 }
 
 static int question_take_all(struct question *question, question_fn *take, const json_t *body,
                              const struct answerer *of, struct refusal *refusal)
 {
     if (!rf_json_is_map(body)) return refuse_value(refusal, "the body", "a JSON object");
-    if (take_model(body, of->name, refusal)) return -1;
+    if (question_check_model(json_object_get(body, "model"), of, refusal)) return -1;
     return take(body, of, question, refusal);
 }
 
@@ -237,6 +245,7 @@ void question_free(struct question *question)
     json_decref(question->tools);
     json_decref(question->told);
     free(question->opening);
+    free(question->known);
     free(question->schema);
     riffle_grammar_free(question->grammar);
     *question = (struct question){.prompts = NULL};

@@ -10,6 +10,7 @@
 #include "platform/clock.h"
 #include "platform/random.h"
 #include "platform/socket.h"
+#include "requests/ollama_reply.h"
 #include "serve/exchange.h"
 #include "serve/send.h"
 
@@ -99,8 +100,7 @@ static void submit_question(struct exchange *exchange)
         struct exchange **last = &server->exchanges;
         while (*last) last = &(*last)->next;
         *last = exchange;
-        exchange->served = server->served;
-        atomic_fetch_add(&exchange->served->users, 1);
+        served_hold(exchange);
         exchange->state = EXCHANGE_ARRIVED;
         server->n_waiting++;
         rf_condition_signal(&server->to_prepare);
@@ -118,6 +118,7 @@ static void on_body(void *user, struct http_request *request)
                                      .question = &exchange->question,
                                      .id = rf_random(),
                                      .created = (int64_t)time(NULL),
+                                     .arrived = rf_clock_seconds(),
                                      .model = server->options->name,
                                      .blocks = &exchange->blocks};
     if (endpoint->send)
@@ -136,6 +137,13 @@ static void add_method(char list[MOST_ALLOWED], const char *method)
     snprintf(list + n, MOST_ALLOWED - n, "%s%s%s", n ? ", " : "", method, is_get ? ", HEAD" : "");
 }
 
+/* Paths below /v1 are also there without it, as llama.cpp has them. */
+static int is_path_of(const char *path, const struct endpoint *endpoint)
+{
+    return strcmp(path, endpoint->path) == 0 ||
+           (strncmp(endpoint->path, "/v1/", 4) == 0 && strcmp(path, endpoint->path + 3) == 0);
+}
+
 /* The endpoint of a request, where HEAD is GET; NULL: a refusal, with the methods that the path
  * has. */
 static const struct endpoint *find_endpoint(const struct exchange *exchange,
@@ -145,7 +153,7 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
     const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     for (const struct endpoint *const *at = endpoints; *at; at++) {
         const struct endpoint *endpoint = *at;
-        if (strcmp(path, endpoint->path) != 0) continue;
+        if (!is_path_of(path, endpoint)) continue;
         if (strcmp(wanted, endpoint->method) == 0) return endpoint;
         add_method(allowed, endpoint->method);
     }
@@ -156,12 +164,12 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
     return NULL;
 }
 
-/* The form of errors: the path's, also where it has no such method. */
+/* The form of errors: the path's, also where it has no such method, or that of the interface. */
 static const struct reply_form *form_of_path(const char *path)
 {
     for (const struct endpoint *const *at = endpoints; *at; at++)
-        if (strcmp(path, (*at)->path) == 0) return (*at)->form;
-    return NULL;
+        if (is_path_of(path, *at)) return (*at)->form;
+    return strncmp(path, "/api/", 5) == 0 ? &ollama_form : NULL;
 }
 
 static void check_request(struct exchange *exchange, const struct endpoint *endpoint,

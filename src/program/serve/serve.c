@@ -69,6 +69,7 @@ static int open_served(struct server *server, struct served **opened, int *is_to
                                          .n_ctx = n_ctx,
                                          .sampling = &served->model.sampling,
                                          .has_effort = rf_template_has_effort(served->model.model),
+                                         .thinking = rf_template_thinking(served->model.model),
                                          .tools = rf_tools_manner(served->model.model),
                                          .thoughts = rf_thought_form_of(served->model.model)};
     if (!served->answerer.thoughts) {

@@ -72,4 +72,7 @@ struct server {
     struct metrics metrics;
 };
 
+/* Gives the exchange the newest model, until it is freed. Under the lock. */
+const struct answerer *served_hold(struct exchange *exchange);
+
 #endif

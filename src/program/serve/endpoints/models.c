@@ -2,18 +2,15 @@
 #include "serve/endpoint.h"
 #include "serve/send.h"
 
-static char *models_reply(const char *name, int64_t created)
+static json_t *say_model(const struct answerer *of, const struct server *server)
 {
-    return reply_write(json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id",
-                                 name, "object", "model", "created", (json_int_t)created,
-                                 "owned_by", "riffle"),
-                       0);
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", of->name, "object", "model", "created",
+                     (json_int_t)server->started, "owned_by", "riffle");
 }
 
-static void send_models(struct exchange *exchange)
+static void send_list(struct exchange *exchange)
 {
-    const struct server *server = exchange->server;
-    send_text(exchange, 200, json_media, models_reply(server->options->name, server->started));
+    send_models(exchange, json_pack("{s:s}", "object", "list"), "data", say_model);
 }
 
-const struct endpoint endpoint_models = {"GET", "/v1/models", .send = send_models};
+const struct endpoint endpoint_models = {"GET", "/v1/models", .send = send_list};

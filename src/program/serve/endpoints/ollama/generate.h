@@ -1,0 +1,13 @@
+/* What ollama's endpoints share: a context that a request makes smaller. */
+#ifndef SERVE_ENDPOINTS_OLLAMA_GENERATE_H
+#define SERVE_ENDPOINTS_OLLAMA_GENERATE_H
+
+#include "serve/endpoint.h"
+
+/* Has the endpoint take the translated body, within the context that the request asks for. 0, or -1
+ * with a refusal. */
+int ollama_take_within(const struct endpoint *endpoint, const json_t *translated,
+                       const json_t *body, const struct answerer *of, struct question *question,
+                       struct refusal *refusal);
+
+#endif
