@@ -53,6 +53,15 @@ static json_t *usage_object(const struct reply_usage *usage)
                      (json_int_t)(usage->drafted - usage->accepted));
 }
 
+void reply_count_seconds(struct reply_usage *usage, const riffle_answer *answer)
+{
+    double first = answer->first_seconds > 0.0 ? answer->first_seconds : answer->seconds;
+    double prompt = first - answer->waiting_seconds, rest = answer->seconds - first;
+    if (prompt + rest <= usage->prompt_seconds + usage->token_seconds) return;
+    usage->prompt_seconds = prompt;
+    usage->token_seconds = rest;
+}
+
 /* ---- writing ---- */
 
 struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error)

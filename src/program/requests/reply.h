@@ -98,6 +98,9 @@ json_t *reply_text(const char *text, size_t bytes);
 /* 1 if replies can have the name. */
 int reply_can_name(const char *name);
 
+/* Takes the times of an answer that took longer than those before. One without a token has only the
+ * time of its prompt. */
+void reply_count_seconds(struct reply_usage *usage, const riffle_answer *answer);
 /* "stop" or "length". */
 const char *reply_finish(riffle_finish finish);
 /* A token of an answer, and the last of the n tokens that a prompt begins with (logprobs NULL: it

@@ -16,6 +16,7 @@ struct endpoint {
     void (*send)(struct exchange *exchange);
 
     size_t most_body;  /* bytes; larger bodies are refused with 413 */
+    int any_media;     /* JSON under any Content-Type, but from browsers */
     question_fn *take; /* reads the body's question */
     const struct reply_form *form;
 };

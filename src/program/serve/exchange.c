@@ -413,16 +413,6 @@ static void exchange_finish(struct exchange *exchange)
     exchange_release(exchange);
 }
 
-/* An answer without a token has only the time of its prompt. */
-static void choice_count_seconds(struct reply_usage *usage, const riffle_answer *answer)
-{
-    double first = answer->first_seconds > 0.0 ? answer->first_seconds : answer->seconds;
-    double prompt = first - answer->waiting_seconds, rest = answer->seconds - first;
-    if (prompt + rest <= usage->prompt_seconds + usage->token_seconds) return;
-    usage->prompt_seconds = prompt;
-    usage->token_seconds = rest;
-}
-
 /* A prompt counts once, with the first of its answers. */
 static void choice_count_tokens(struct choice *choice, const riffle_answer *answer)
 {
@@ -433,7 +423,7 @@ static void choice_count_tokens(struct choice *choice, const riffle_answer *answ
     }
     if (!choice->exchange->question.only_echoes) usage->generated += answer->generated_tokens;
     usage->thought += choice->n_thought;
-    choice_count_seconds(usage, answer);
+    reply_count_seconds(usage, answer);
     usage->drafted += (int64_t)answer->drafted;
     usage->accepted += (int64_t)answer->accepted;
 }

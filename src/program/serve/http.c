@@ -82,6 +82,15 @@ static int is_json(const char *type)
     return http_same(media, json_media);
 }
 
+/* Ollama's clients often name no media type, or that of a form. A page of another site could send
+ * such a body without being asked, but browsers say that a page sends it. */
+static int may_lack_media(const struct exchange *exchange, const struct endpoint *endpoint)
+{
+    return endpoint->any_media && !request_header(exchange, "Origin") &&
+           !request_header(exchange, "Referer") && !request_header(exchange, "Sec-Fetch-Site") &&
+           !request_header(exchange, "Sec-Fetch-Mode");
+}
+
 /* ---- questions ---- */
 
 /* Has a thread prepare the question, and the computing thread answer it. */
@@ -180,7 +189,8 @@ static void check_request(struct exchange *exchange, const struct endpoint *endp
         refuse(refusal, 403, NULL, "the Host header names another machine");
     else if (!endpoint->is_open && !has_key(exchange))
         refuse(refusal, 401, "invalid_api_key", "the API key is missing or wrong");
-    else if (!endpoint->send && !is_json(request_header(exchange, "Content-Type")))
+    else if (!endpoint->send && !is_json(request_header(exchange, "Content-Type")) &&
+             !may_lack_media(exchange, endpoint))
         refuse(refusal, 415, NULL, "the body's Content-Type must be application/json");
     else if (!endpoint->send && coding && !http_same(coding, "identity"))
         refuse(refusal, 415, NULL, "a body with a Content-Encoding is not supported");

@@ -21,6 +21,9 @@ static int ollama_embed_take(const json_t *body, const struct answerer *of,
     return code;
 }
 
-const struct endpoint endpoint_ollama_embed = {"POST", "/api/embed", .most_body = ENDPOINT_BODY,
+const struct endpoint endpoint_ollama_embed = {"POST",
+                                               "/api/embed",
+                                               .most_body = ENDPOINT_BODY,
+                                               .any_media = 1,
                                                .take = ollama_embed_take,
                                                .form = &ollama_embed_form};

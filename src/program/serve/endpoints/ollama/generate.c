@@ -42,6 +42,9 @@ static int ollama_generate_take(const json_t *body, const struct answerer *of,
     return code;
 }
 
-const struct endpoint endpoint_ollama_generate = {
-    "POST", "/api/generate", .most_body = ENDPOINT_BODY, .take = ollama_generate_take,
-    .form = &ollama_generate_form};
+const struct endpoint endpoint_ollama_generate = {"POST",
+                                                  "/api/generate",
+                                                  .most_body = ENDPOINT_BODY,
+                                                  .any_media = 1,
+                                                  .take = ollama_generate_take,
+                                                  .form = &ollama_generate_form};

@@ -17,5 +17,6 @@ static int pull_take(const json_t *body, const struct answerer *of, struct quest
                              refusal);
 }
 
-const struct endpoint endpoint_ollama_pull = {"POST", "/api/pull", .most_body = ENDPOINT_BODY,
-                                              .take = pull_take, .form = &ollama_form};
+const struct endpoint endpoint_ollama_pull = {
+    "POST",         "/api/pull",       .most_body = ENDPOINT_BODY,
+    .any_media = 1, .take = pull_take, .form = &ollama_form};

@@ -8,12 +8,14 @@
 #include "requests/ollama_reply.h"
 #include "requests/prompts.h"
 #include "serve/endpoint.h"
+#include "serve/endpoints/completions.h"
 #include "serve/endpoints/ollama/tags.h"
 
 /* "completion", and what else the model can do. */
 static json_t *capabilities_of(const struct answerer *of)
 {
     json_t *list = json_pack("[s, s]", "completion", "embedding");
+    if (completions_fill_gaps(of->model)) json_array_append_new(list, json_string("insert"));
     if (of->tools.form) json_array_append_new(list, json_string("tools"));
     if (of->thinking != THINKS_NOT || of->has_effort)
         json_array_append_new(list, json_string("thinking"));
@@ -84,5 +86,6 @@ static int show_take(const json_t *body, const struct answerer *of, struct quest
     return prompts_need_none(question, shown ? reply_write(shown, 0) : NULL, refusal);
 }
 
-const struct endpoint endpoint_ollama_show = {"POST", "/api/show", .most_body = ENDPOINT_BODY,
-                                              .take = show_take, .form = &ollama_form};
+const struct endpoint endpoint_ollama_show = {
+    "POST",         "/api/show",       .most_body = ENDPOINT_BODY,
+    .any_media = 1, .take = show_take, .form = &ollama_form};

@@ -14,5 +14,5 @@ static void send_version(struct exchange *exchange)
         reply_write(json_pack("{s:s, s:s}", "version", followed, "riffle", riffle_version()), 0));
 }
 
-const struct endpoint endpoint_ollama_version = {"GET", "/api/version", .is_open = 1,
-                                                 .send = send_version, .form = &ollama_form};
+const struct endpoint endpoint_ollama_version = {"GET", "/api/version", .send = send_version,
+                                                 .form = &ollama_form};
