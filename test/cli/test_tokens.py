@@ -1,5 +1,6 @@
 """serve: the tokens of texts, as vLLM's and llama.cpp's servers tell them, and paths without /v1."""
 
+import json
 import subprocess
 import sys
 import unittest
@@ -81,6 +82,20 @@ class Tokens(OneServer):
             self.assertEqual((status, reply["error"]["param"]), (400, param), (path, body))
         for path in ("/tokenize", "/detokenize"):
             self.assertEqual(self.server.ask("POST", path, {"model": "other", "prompt": "a", "tokens": []})[0], 404)
+
+    def test_long_texts(self):
+        """A text may be longer than the context; a reply has its limit."""
+        text = "Once upon a time, " * 20000
+        tokens = self.tokens(content=text)
+        self.assertGreater(tokens["count"], 10 * tokens["max_model_len"])
+        self.assertEqual(self.text(tokens["tokens"]), text)
+        body = {"content": "\u00ff" * 1500000, "with_pieces": True, "return_token_strs": True}
+        status, reply = self.server.ask("POST", "/tokenize", json.dumps(body, ensure_ascii=False).encode())
+        self.assertEqual((status, reply["error"]["code"]), (400, "reply_too_long"))
+        longest = max(range(512), key=lambda token: len(self.text([token])))
+        n = (4 << 20) // len(self.text([longest])) + 1
+        status, reply = self.server.ask("POST", "/detokenize", '{"tokens":[%s]}' % ",".join([str(longest)] * n))
+        self.assertEqual((status, reply["error"]["code"]), (400, "reply_too_long"))
 
     def test_info(self):
         status, info = self.server.ask("GET", "/tokenizer_info")

@@ -63,7 +63,7 @@ static void ollama_write(struct rf_writer *out, const struct reply_form *form, c
         value = NULL;
     }
     reply_write_json(out, value);
-    if (!part->tokens || !part->tokens->n || !value) return;
+    if (out->code || !part->tokens || !part->tokens->n) return;
     out->bytes->count--; /* the object goes on */
     rf_write_text(out, ",\"logprobs\":[");
     rf_write(out, part->tokens->lists[0].data, part->tokens->lists[0].count);
@@ -146,7 +146,7 @@ static char *ollama_vectors(const struct reply *reply, const struct reply_part *
                              nanoseconds(rf_clock_seconds() - reply->arrived), "load_duration", 0,
                              "prompt_eval_count", (json_int_t)usage->prompt);
     reply_write_json(&out, more);
-    if (bytes.count) bytes.count--; /* the object goes on */
+    if (!out.code) bytes.count--; /* the object goes on */
     rf_write_text(&out, ",\"embeddings\":[");
     for (int32_t i = 0; i < n_parts; i++) {
         if (i) rf_write_text(&out, ",");

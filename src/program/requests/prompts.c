@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "requests/members.h"
+#include "requests/reply.h"
 
 int prompts_make(struct question *question, size_t n, struct refusal *refusal)
 {
@@ -22,6 +23,9 @@ int prompts_need_none(struct question *question, char *known, struct refusal *re
 {
     if (!known) return refuse_memory(refusal);
     question->known = known;
+    if (strlen(known) > REPLY_BYTES)
+        return refuse(refusal, 400, "reply_too_long", "the reply has more than %d MiB",
+                      REPLY_BYTES >> 20);
     question->only_counts = question->n = 1;
     return prompts_make(question, 1, refusal);
 }

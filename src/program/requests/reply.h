@@ -9,7 +9,7 @@
 
 enum {
     REPLY_LISTS = 4,
-    REPLY_BYTES = 48 << 20 /* limit of the log-probabilities of one reply */
+    REPLY_BYTES = 48 << 20 /* limit of the log-probabilities of one reply, and of a known one */
 };
 
 /* Tokens with log-probabilities, as text already: what the form makes of them. */

@@ -47,6 +47,7 @@ static int detokenize_take(const json_t *body, const struct answerer *of, struct
                            struct refusal *refusal)
 {
     enum { FLAGS = RIFFLE_DETOKENIZE_SPECIAL | RIFFLE_DETOKENIZE_START };
+    const int64_t most = ENDPOINT_BODY; /* no body has more text */
     const json_t *list = member_get(body, "tokens");
     size_t n = json_array_size(list);
     if (accepted_check(body, ACCEPTED_TOKENS, refusal)) return -1;
@@ -55,8 +56,12 @@ static int detokenize_take(const json_t *body, const struct answerer *of, struct
     int32_t *tokens = tokens_of(list, refusal);
     if (!tokens) return -1;
     int64_t bytes = riffle_detokenize(of->model, tokens, n, FLAGS, NULL, 0);
-    char *text = bytes >= 0 ? malloc((size_t)bytes + 1) : NULL;
-    int code = bytes < 0 ? refuse_last(refusal, bytes) : text ? 0 : refuse_memory(refusal);
+    char *text = bytes >= 0 && bytes <= most ? malloc((size_t)bytes + 1) : NULL;
+    int code = bytes < 0      ? refuse_last(refusal, bytes)
+               : bytes > most ? refuse(refusal, 400, "reply_too_long",
+                                       "the text has more than %d MiB", ENDPOINT_BODY >> 20)
+               : text         ? 0
+                              : refuse_memory(refusal);
     if (!code) riffle_detokenize(of->model, tokens, n, FLAGS, text, (size_t)bytes);
     if (!code) code = prompts_need_none(question, write_text(text, (size_t)bytes), refusal);
     free(text);

@@ -117,6 +117,7 @@ static void write_token(struct rf_writer *out, const riffle_model *model, int32_
     rf_write_text(out, "}");
 }
 
+/* Cut where it is too long to be sent: then it is refused. */
 static char *write_tokens(const struct answerer *of, const struct prompt *prompt,
                           const struct token_wish *wish)
 {
@@ -127,12 +128,12 @@ static char *write_tokens(const struct answerer *of, const struct prompt *prompt
     snprintf(counts, sizeof counts, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", prompt->n,
              of->n_ctx);
     rf_write_text(&out, counts);
-    for (size_t i = 0; i < prompt->n; i++) {
+    for (size_t i = 0; i < prompt->n && bytes.count <= REPLY_BYTES; i++) {
         if (i) rf_write_text(&out, ",");
         write_token(&out, of->model, prompt->tokens[i], wish->has_pieces);
     }
     rf_write_text(&out, wish->has_texts ? "],\"token_strs\":[" : "],\"token_strs\":null}");
-    for (size_t i = 0; wish->has_texts && i < prompt->n; i++) {
+    for (size_t i = 0; wish->has_texts && i < prompt->n && bytes.count <= REPLY_BYTES; i++) {
         if (i) rf_write_text(&out, ",");
         reply_write_token_text(&out, of->model, prompt->tokens[i]);
     }
