@@ -238,6 +238,9 @@ class Answers(Asks):
             reply = self.server.post(path, body)
             reply.pop("created_at")
             self.assertEqual(reply, {"model": self.server.model, "done": True, "done_reason": "load", **text})
+        for path in ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings"):
+            for more in ({"other": 1}, {"options": {"other": 1}}, {"options": {"num_ctx": 2 ** 30}}, {"options": 5}):
+                self.refused(path, more, list(more)[0])
         self.assertEqual(self.server.post("/api/embed", {}), {"model": self.server.model, "embeddings": []})
         self.assertEqual(self.server.post("/api/embed", {"input": []})["embeddings"], [])
         self.assertEqual(self.server.post("/api/embeddings", {"prompt": ""}), {"embedding": []})

@@ -34,6 +34,17 @@ static int is_random_seed(const json_t *seed)
     return rf_json_to_int64(seed, &number) && number == -1;
 }
 
+int ollama_options_check(const json_t *body, struct refusal *refusal)
+{
+    const json_t *options = member_get(body, "options");
+    if (options && !rf_json_is_map(options)) return refuse_value(refusal, "options", "an object");
+    if (accepted_check_in(options, "options", ACCEPTED_OLLAMA_OPTIONS, refusal)) return -1;
+    if (!json_is_false(json_object_get(options, "penalize_newline"))) return 0;
+    refuse(refusal, 400, "unsupported_parameter",
+           "options.penalize_newline is not supported: penalties cover all tokens");
+    return refuse_param(refusal, "options");
+}
+
 static int add_options(json_t *to, const json_t *options, struct refusal *refusal)
 {
     static const char *const same[] = {"temperature",
@@ -46,13 +57,6 @@ static int add_options(json_t *to, const json_t *options, struct refusal *refusa
                                        "frequency_penalty",
                                        "repeat_last_n",
                                        "seed"};
-    if (options && !rf_json_is_map(options)) return refuse_value(refusal, "options", "an object");
-    if (accepted_check_in(options, "options", ACCEPTED_OLLAMA_OPTIONS, refusal)) return -1;
-    if (json_is_false(json_object_get(options, "penalize_newline"))) {
-        refuse(refusal, 400, "unsupported_parameter",
-               "options.penalize_newline is not supported: penalties cover all tokens");
-        return refuse_param(refusal, "options");
-    }
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         json_t *value = (json_t *)member_get(options, same[i]);
         if (!value || (strcmp(same[i], "seed") == 0 && is_random_seed(value))) continue;
@@ -98,6 +102,7 @@ int ollama_options_add(json_t *to, const json_t *body, struct refusal *refusal)
     int streams = 1;
     if (member_flag(body, "stream", &streams, refusal)) return -1;
     json_object_set_new(to, "stream", json_boolean(streams));
+    if (ollama_options_check(body, refusal)) return -1;
     if (add_options(to, member_get(body, "options"), refusal)) return -1;
     return add_format(to, body, refusal);
 }

@@ -9,6 +9,8 @@
 
 /* Adds the members "options", "format" and "stream" to the body `to`. 0, or -1 with a refusal. */
 int ollama_options_add(json_t *to, const json_t *body, struct refusal *refusal);
+/* Only checks the options. */
+int ollama_options_check(const json_t *body, struct refusal *refusal);
 /* Adds "think" to a chat. */
 int ollama_options_add_think(json_t *chat, const json_t *body, const struct answerer *of,
                              struct refusal *refusal);

@@ -1,7 +1,6 @@
 /* POST /api/chat: the answer to a conversation, in ollama's form. The chat's endpoint reads the
  * translated question, so the answer has the tokens of the chat's. */
 #include "requests/ollama_reply.h"
-#include "requests/prompts.h"
 #include "serve/endpoint.h"
 #include "serve/endpoints/ollama/generate.h"
 #include "translate/ollama.h"
@@ -12,8 +11,8 @@ static int ollama_chat_take(const json_t *body, const struct answerer *of,
                             struct question *question, struct refusal *refusal)
 {
     if (ollama_only_loads(body, "messages"))
-        return prompts_need_none(question, ollama_reply_loaded(&ollama_chat_form, of->name),
-                                 refusal);
+        return ollama_take_loading(body, ACCEPTED_OLLAMA_CHAT, &ollama_chat_form, of, question,
+                                   refusal);
     json_t *chat = ollama_to_chat(body, of, refusal);
     int code =
         chat ? ollama_take_within(&endpoint_chat_completions, chat, body, of, question, refusal)

@@ -1,7 +1,6 @@
 /* POST /api/embed: the vectors of texts, in ollama's form. The endpoint of embeddings reads the
  * translated question. */
 #include "requests/ollama_reply.h"
-#include "requests/prompts.h"
 #include "serve/endpoints/ollama/generate.h"
 #include "translate/ollama.h"
 
@@ -13,8 +12,8 @@ static int ollama_embed_take(const json_t *body, const struct answerer *of,
     json_t *to = ollama_to_embedding(body, "input", refusal);
     int code = -1;
     if (to && ollama_only_loads(body, "input"))
-        code =
-            prompts_need_none(question, ollama_reply_loaded(&ollama_embed_form, of->name), refusal);
+        code = ollama_take_loading(body, ACCEPTED_OLLAMA_EMBED, &ollama_embed_form, of, question,
+                                   refusal);
     else if (to)
         code = ollama_take_within(&endpoint_embeddings, to, body, of, question, refusal);
     json_decref(to);

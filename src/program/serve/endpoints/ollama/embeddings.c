@@ -1,7 +1,6 @@
 /* POST /api/embeddings: the vector of one text, in the older of ollama's forms. */
 #include "requests/members.h"
 #include "requests/ollama_reply.h"
-#include "requests/prompts.h"
 #include "serve/endpoints/ollama/generate.h"
 #include "translate/ollama.h"
 
@@ -13,8 +12,8 @@ static int ollama_embedding_take(const json_t *body, const struct answerer *of,
     json_t *to = ollama_to_embedding(body, "prompt", refusal);
     int code = -1;
     if (to && ollama_only_loads(body, "prompt"))
-        code = prompts_need_none(question, ollama_reply_loaded(&ollama_embedding_form, of->name),
-                                 refusal);
+        code = ollama_take_loading(body, ACCEPTED_OLLAMA_EMBED, &ollama_embedding_form, of,
+                                   question, refusal);
     else if (to && !json_is_string(member_get(body, "prompt")))
         refuse_value(refusal, "prompt", "a text");
     else if (to)

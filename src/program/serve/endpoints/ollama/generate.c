@@ -27,13 +27,24 @@ int ollama_take_within(const struct endpoint *endpoint, const json_t *translated
     return 0;
 }
 
+int ollama_take_loading(const json_t *body, enum accepted_by endpoint,
+                        const struct reply_form *form, const struct answerer *of,
+                        struct question *question, struct refusal *refusal)
+{
+    int32_t n_ctx = of->n_ctx;
+    if (accepted_check(body, endpoint, refusal)) return -1;
+    if (ollama_options_check(body, refusal)) return -1;
+    if (ollama_options_context(body, &n_ctx, refusal)) return -1;
+    return prompts_need_none(question, ollama_reply_loaded(form, of->name), refusal);
+}
+
 static int ollama_generate_take(const json_t *body, const struct answerer *of,
                                 struct question *question, struct refusal *refusal)
 {
     enum ollama_target target;
     if (ollama_only_loads(body, "prompt"))
-        return prompts_need_none(question, ollama_reply_loaded(&ollama_generate_form, of->name),
-                                 refusal);
+        return ollama_take_loading(body, ACCEPTED_OLLAMA_GENERATE, &ollama_generate_form, of,
+                                   question, refusal);
     json_t *to = ollama_generate_to(body, of, &target, refusal);
     const struct endpoint *endpoint =
         target == OLLAMA_TO_CHAT ? &endpoint_chat_completions : &endpoint_completions;
