@@ -1,13 +1,16 @@
 """serve: ollama's interface, by plain HTTP and as its Python package and others' use it."""
 
+import datetime
 import http.client
 import json
 import os
 import signal
+import time
 import unittest
 
 from harness import MODEL, TIMEOUT, Case, main, with_template
 from test_messages import TEMPLATE, THINKS
+from test_serve_models import Server as SeveralServer
 from test_serve import CHAT, COMPLETE, EMBED, HI, SCHEMA, STORY, TOOLS, OneServer, Server, conforms
 
 try:
@@ -383,6 +386,49 @@ class Templates(Case):
             whole = server.post("/api/chat", dict(ASK, messages=ours, stream=False, **more))
             self.assertEqual(whole["prompt_eval_count"], wanted["usage"]["prompt_tokens"])
             self.assertEqual(whole["message"]["content"], wanted["choices"][0]["message"]["content"])
+
+
+class Several(Case):
+    """A server of the models in a folder."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.path("models"))
+        self.env["RIFFLE_MODELS"] = self.path("models")
+        for name in ("first", "second"):
+            self.path("models/%s.gguf" % name, with_template(TEMPLATE))
+        self.server = SeveralServer(self, "--keep-alive", "3600", env={"TZ": "Asia/Tokyo"})
+
+    def names(self, path):
+        return sorted(model["name"] for model in self.server.ask("GET", path)[1]["models"])
+
+    def test_names(self):
+        self.assertEqual((self.names("/api/tags"), self.names("/api/ps")), (["first", "second"], []))
+        self.assertEqual(self.server.ask("GET", "/tokenizer_info")[0], 400)
+        chat = self.server.post(CHAT, dict(HI, model="second"))["choices"][0]["message"]["content"]
+        self.assertEqual(self.names("/api/ps"), ["second"])
+        for name in ("second", "second:latest"):
+            reply = self.server.post("/api/chat", dict(ASK, model=name, stream=False))
+            self.assertEqual((reply["model"], reply["message"]["content"]), ("second", chat))
+        tags = {model["name"]: model for model in self.server.ask("GET", "/api/tags")[1]["models"]}
+        self.assertEqual(tags["first"]["size"], tags["second"]["size"])
+        self.assertEqual([tags[name]["details"]["family"] for name in ("first", "second")], ["", "llama"])
+        for name in ("model", "name"):
+            self.assertEqual(self.server.post("/api/pull", {name: "first:latest"}), {"status": "success"})
+            self.assertIn(TEMPLATE, self.server.post("/api/show", {name: "first"})["template"])
+        self.assertEqual(self.names("/api/ps"), ["first", "second"])
+        for path, body in (("/api/show", {"name": "third"}), ("/api/show", {"model": "first:1b"}), ("/api/pull", {"name": "third"})):
+            status, reply = self.server.ask("POST", path, body)
+            self.assertEqual((status, "first, second" in reply["error"]), (404, True))
+        self.assertEqual(self.server.ask("POST", "/api/show", {"name": "first", "model": "first"})[0], 400)
+        self.assertEqual(self.server.ask("POST", "/api/chat", ASK)[0], 400)
+
+    def test_times(self):
+        """The end of a model's time, in UTC in any zone."""
+        self.server.post("/api/chat", dict(ASK, model="first", stream=False))
+        loaded = self.server.ask("GET", "/api/ps")[1]["models"][0]
+        left = datetime.datetime.fromisoformat(loaded["expires_at"].replace("Z", "+00:00")).timestamp() - time.time()
+        self.assertTrue(3000 < left < 3610, left)
 
 
 class Ends(Case):

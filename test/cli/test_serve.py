@@ -64,7 +64,7 @@ def resolved(value):
 
 def check_reply(method, path, status, value):
     """The document has such a reply."""
-    path = path.split("?")[0]
+    path = re.sub("^((?:/v1)?)/models/.+", r"\1/models/{model}", path.split("?")[0])
     if status >= 400 and path != "/health":
         conforms("MessagesError" if path.startswith(("/v1/messages", "/messages")) else
                  "OllamaError" if path.startswith("/api/") else "Error", value)
@@ -127,7 +127,8 @@ class Server:
 
     def metric(self, name):
         text = self.ask("GET", "/metrics")[1]
-        return sum(float(line.split()[1]) for line in text.splitlines() if line.split()[0] == "riffle_" + name)
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if re.match(re.escape("riffle_" + name) + r'(\{model="[^"]*"\})? ', line))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -381,7 +382,7 @@ class Answers(OneServer):
                         pass
                 except OSError:  # the server was faster
                     pass
-        self.assertEqual(self.server.ask("GET", "/health"), (200, {"status": "ok"}))
+        self.assertEqual(self.server.ask("GET", "/health"), (200, {"status": "ok", "models": [self.server.model]}))
 
     def test_n(self):
         body = dict(STORY, temperature=0.9, seed=5, max_tokens=12)
@@ -454,7 +455,7 @@ class Answers(OneServer):
             method, path = re.search(r'const struct endpoint endpoint_\w+ = {\s*"([A-Z]+)",\s*"([^"]+)"', file.read_text(),
                                      flags=re.S).groups()
             known |= {(method, path), (method, path.removeprefix("/v1"))}
-        self.assertEqual({(method.upper(), path) for path, methods in OPENAPI["paths"].items() for method in resolved(methods)},
+        self.assertEqual({(method.upper(), path.removesuffix("{model}")) for path, methods in OPENAPI["paths"].items() for method in resolved(methods)},
                          known)
         for name in OPENAPI["components"]["schemas"] if jsonschema else ():
             jsonschema.Draft202012Validator.check_schema(OPENAPI["components"]["schemas"][name])

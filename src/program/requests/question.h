@@ -64,13 +64,14 @@ struct question {
 typedef int question_fn(const json_t *body, const struct answerer *of, struct question *question,
                         struct refusal *refusal);
 
-/* Reads a body as JSON, checks what all bodies have in common, and has `take` do the rest. 0, or -1
- * with a refusal and nothing to free. */
-int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
-                   const struct answerer *of, struct refusal *refusal);
-/* Refuses a name that is not the model's. With ":latest" behind it, as ollama's clients write, it
- * is the same. NULL, or null: any. */
-int question_check_model(const json_t *name, const struct answerer *of, struct refusal *refusal);
+/* Reads a body as JSON, for json_decref; NULL: a refusal. *model: the name of a model that is in
+ * it; NULL: none. `other`: another name of the member "model", or NULL. */
+json_t *question_read(const char *body, size_t bytes, const char *other, const char **model,
+                      struct refusal *refusal);
+/* Fills the question for the model that was found, and has `take` do all that endpoints differ in.
+ * 0, or -1 with a refusal and nothing to free. */
+int question_take(struct question *question, question_fn *take, const json_t *body,
+                  const struct answerer *of, struct refusal *refusal);
 /* Takes the members that all questions answered with text have: how many answers, how long, how
  * they are chosen and where they stop. generate.max_tokens has its default before. */
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,

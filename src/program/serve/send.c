@@ -47,17 +47,6 @@ void send_refusal(struct exchange *exchange, const struct refusal *refusal)
               reply_refusal(exchange->reply.form, refusal, NULL));
 }
 
-void send_models(struct exchange *exchange, json_t *frame, const char *name, say_model_fn *say)
-{
-    struct server *server = exchange->server;
-    rf_lock_take(&server->lock);
-    const struct answerer *of = served_hold(exchange);
-    rf_lock_release(&server->lock);
-    int code = json_object_set_new(frame, name, json_pack("[o]", say(of, server)));
-    send_text(exchange, 200, json_media, code ? NULL : reply_write(frame, 0));
-    if (code) json_decref(frame);
-}
-
 void send_stream(struct exchange *exchange)
 {
     char lines[512];

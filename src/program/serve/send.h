@@ -13,9 +13,6 @@ void send_bytes(struct exchange *exchange, int status, const char *type, const c
 /* Sends a text, which is for free(); NULL: out of memory. */
 void send_text(struct exchange *exchange, int status, const char *type, char *text);
 void send_refusal(struct exchange *exchange, const struct refusal *refusal);
-/* Sends the frame, which is taken, with an array `name` of what `say` says of each model. */
-typedef json_t *say_model_fn(const struct answerer *of, const struct server *server);
-void send_models(struct exchange *exchange, json_t *frame, const char *name, say_model_fn *say);
 /* Begins a stream. */
 void send_stream(struct exchange *exchange);
 /* Counts a reply. */

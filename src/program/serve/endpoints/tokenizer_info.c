@@ -1,7 +1,7 @@
 /* GET /tokenizer_info: what a client needs to format and cut texts itself, as vLLM's server tells
  * it. */
 #include "serve/endpoint.h"
-#include "serve/send.h"
+#include "serve/server.h"
 
 /* The token's text; null: there is none. */
 static json_t *control_text(const riffle_model *model, int32_t token)
@@ -14,12 +14,9 @@ static json_t *control_text(const riffle_model *model, int32_t token)
     return value ? value : json_null();
 }
 
-static void send_tokenizer_info(struct exchange *exchange)
+static json_t *info_of(const struct answerer *of)
 {
     riffle_model_info info;
-    rf_lock_take(&exchange->server->lock);
-    const struct answerer *of = served_hold(exchange);
-    rf_lock_release(&exchange->server->lock);
     riffle_model_get_info(of->model, &info, sizeof info);
     json_t *template = json_string(riffle_model_template(of->model));
     json_t *value = json_pack("{s:s, s:o, s:o, s:n, s:b, s:i, s:i, s:o}", "tokenizer_class",
@@ -29,8 +26,27 @@ static void send_tokenizer_info(struct exchange *exchange)
                               "model_max_length", of->n_ctx, "chat_template",
                               json_string_length(template) ? json_incref(template) : json_null());
     json_decref(template);
-    send_text(exchange, 200, json_media, value ? reply_write(value, 0) : NULL);
+    return value;
+}
+
+/* Of the model that requests without a name mean. */
+static char *tell_tokenizer_info(struct server *server, const char *rest, struct refusal *refusal)
+{
+    struct served *served;
+    struct served_model *row;
+    enum asked asked = models_ask(&server->models, NULL, &served, &row, refusal);
+    (void)rest;
+    if (asked == MODEL_AWAITED) {
+        rf_lock_take(&server->lock);
+        models_leave(row);
+        rf_lock_release(&server->lock);
+        refuse(refusal, 503, "model_loading", "the model is not open yet; try again later");
+    }
+    if (asked != MODEL_TAKEN) return NULL;
+    json_t *value = info_of(&served->answerer);
+    models_release(served);
+    return value ? reply_write(value, 0) : NULL;
 }
 
 const struct endpoint endpoint_tokenizer_info = {"GET", "/tokenizer_info",
-                                                 .send = send_tokenizer_info};
+                                                 .tell = tell_tokenizer_info};

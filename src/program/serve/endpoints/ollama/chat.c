@@ -24,6 +24,6 @@ static int ollama_chat_take(const json_t *body, const struct answerer *of,
 const struct endpoint endpoint_ollama_chat = {"POST",
                                               "/api/chat",
                                               .most_body = ENDPOINT_BODY,
-                                              .any_media = 1,
+                                              .is_ollama = 1,
                                               .take = ollama_chat_take,
                                               .form = &ollama_chat_form};

@@ -23,6 +23,6 @@ static int ollama_embed_take(const json_t *body, const struct answerer *of,
 const struct endpoint endpoint_ollama_embed = {"POST",
                                                "/api/embed",
                                                .most_body = ENDPOINT_BODY,
-                                               .any_media = 1,
+                                               .is_ollama = 1,
                                                .take = ollama_embed_take,
                                                .form = &ollama_embed_form};

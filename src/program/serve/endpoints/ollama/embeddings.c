@@ -25,6 +25,6 @@ static int ollama_embedding_take(const json_t *body, const struct answerer *of,
 const struct endpoint endpoint_ollama_embeddings = {"POST",
                                                     "/api/embeddings",
                                                     .most_body = ENDPOINT_BODY,
-                                                    .any_media = 1,
+                                                    .is_ollama = 1,
                                                     .take = ollama_embedding_take,
                                                     .form = &ollama_embedding_form};

@@ -56,6 +56,6 @@ static int ollama_generate_take(const json_t *body, const struct answerer *of,
 const struct endpoint endpoint_ollama_generate = {"POST",
                                                   "/api/generate",
                                                   .most_body = ENDPOINT_BODY,
-                                                  .any_media = 1,
+                                                  .is_ollama = 1,
                                                   .take = ollama_generate_take,
                                                   .form = &ollama_generate_form};

@@ -5,6 +5,7 @@
 
 #include "base/decimal.h"
 #include "requests/accepted.h"
+#include "requests/members.h"
 #include "requests/ollama_reply.h"
 #include "requests/prompts.h"
 #include "serve/endpoint.h"
@@ -81,11 +82,12 @@ static int show_take(const json_t *body, const struct answerer *of, struct quest
                      struct refusal *refusal)
 {
     if (accepted_check(body, ACCEPTED_OLLAMA_MODEL, refusal)) return -1;
-    if (question_check_model(json_object_get(body, "name"), of, refusal)) return -1;
+    if (member_get(body, "model") && member_get(body, "name"))
+        return refuse_value(refusal, "name", "alone: model is another name of it");
     json_t *shown = show_model(of);
     return prompts_need_none(question, shown ? reply_write(shown, 0) : NULL, refusal);
 }
 
 const struct endpoint endpoint_ollama_show = {
     "POST",         "/api/show",       .most_body = ENDPOINT_BODY,
-    .any_media = 1, .take = show_take, .form = &ollama_form};
+    .is_ollama = 1, .take = show_take, .form = &ollama_form};

@@ -1,4 +1,5 @@
-/* GET /api/tags: the models, in ollama's form. */
+/* GET /api/tags: the models that requests may name, in ollama's form. What is in a file is known of
+ * open models alone. */
 #include "serve/endpoints/ollama/tags.h"
 
 #include <ctype.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "platform/clock.h"
+#include "platform/file.h"
 #include "requests/ollama_reply.h"
 #include "serve/send.h"
 
@@ -73,19 +75,49 @@ json_t *ollama_entry(const struct answerer *of)
                      (json_int_t)info.file_bytes, "digest", digest, "details", details_of(&info));
 }
 
-static json_t *say_tag(const struct answerer *of, const struct server *server)
+/* A model that is not open. */
+static json_t *closed_entry(const char *name, const char *path)
 {
+    static const riffle_model_info nothing = {
+        .architecture = "", .container = "", .stored_types = "", .file_type = ""};
+    const struct answerer of = {.name = name};
+    char digest[DIGEST_TEXT];
+    int64_t bytes = rf_file_bytes(path);
+    write_digest(&of, &nothing, digest);
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "size",
+                     (json_int_t)(bytes > 0 ? bytes : 0), "digest", digest, "details",
+                     details_of(&nothing));
+}
+
+struct tags {
+    struct server *server;
+    json_t *list;
     char time[RF_UTC_TEXT];
-    json_t *entry = ollama_entry(of);
-    rf_clock_format(server->started, "%Y-%m-%dT%H:%M:%SZ", time, sizeof time);
-    json_object_set_new(entry, "modified_at", json_string(time));
-    return entry;
-}
+};
 
-static void send_tags(struct exchange *exchange)
+static void list_tag(void *to, const char *name, const char *path)
 {
-    send_models(exchange, json_object(), "models", say_tag);
+    const struct tags *tags = to;
+    rf_lock_take(&tags->server->lock);
+    const struct served_model *row = models_row(&tags->server->models, name, path);
+    json_t *entry = row && row->open ? ollama_entry(&row->open->answerer) : NULL;
+    rf_lock_release(&tags->server->lock);
+    if (!entry && reply_can_name(name)) entry = closed_entry(name, path);
+    if (!entry) return;
+    json_object_set_new(entry, "modified_at", json_string(tags->time));
+    json_array_append_new(tags->list, entry);
 }
 
-const struct endpoint endpoint_ollama_tags = {"GET", "/api/tags", .send = send_tags,
+static char *tell_tags(struct server *server, const char *rest, struct refusal *refusal)
+{
+    const struct rf_serve_options *options = server->options;
+    struct tags tags = {.server = server, .list = json_array()};
+    (void)rest, (void)refusal;
+    if (!tags.list) return NULL;
+    rf_clock_utc_of(server->started, tags.time);
+    options->each(options->user, list_tag, &tags);
+    return reply_write(json_pack("{s:o}", "models", tags.list), 0);
+}
+
+const struct endpoint endpoint_ollama_tags = {"GET", "/api/tags", .tell = tell_tags,
                                               .form = &ollama_form};
