@@ -1,9 +1,11 @@
 """serve: ollama's interface, by plain HTTP and as its Python package and others' use it."""
 
+import datetime
 import http.client
 import json
 import os
 import signal
+import time
 import unittest
 
 from harness import MODEL, TIMEOUT, Case, main, with_template
@@ -386,6 +388,13 @@ class Templates(Case):
 
 
 class Ends(Case):
+    def test_times(self):
+        """Times are of UTC in any zone."""
+        server = Server(self, env={"TZ": "Asia/Tokyo"})
+        told = server.ask("GET", "/api/tags")[1]["models"][0]["modified_at"]
+        age = time.time() - datetime.datetime.fromisoformat(told.replace("Z", "+00:00")).timestamp()
+        self.assertTrue(-5 < age < 600, age)
+
     def test_key(self):
         server = Server(self, "--api-key", "secret")
         for path in ("/api/tags", "/api/version", "/api/ps", "/tokenizer_info"):

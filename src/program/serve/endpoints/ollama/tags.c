@@ -77,7 +77,7 @@ static json_t *say_tag(const struct answerer *of, const struct server *server)
 {
     char time[RF_UTC_TEXT];
     json_t *entry = ollama_entry(of);
-    rf_clock_format(server->started, "%Y-%m-%dT%H:%M:%SZ", time, sizeof time);
+    rf_clock_utc_of(server->started, time);
     json_object_set_new(entry, "modified_at", json_string(time));
     return entry;
 }
