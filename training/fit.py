@@ -12,7 +12,7 @@ from head import Head
 from target import Target
 from torch import Tensor
 from torch.nn import functional as F
-from work import read_state, say, upload, write_state
+from work import RANK, RANKS, agreed, average, read_state, say, upload, write_state
 
 DECAY = 0.8  # of the loss, by step of the draft
 ROUND_FROM = 0.6  # share of the training after which weights are rounded as in the file
@@ -37,17 +37,19 @@ class Trainer:
             self.done, self.seconds = state["head"]["steps"], state["head"]["seconds"]
 
     def save(self) -> None:
+        self.saved = self.seconds
+        if RANK > 0:
+            return
         weights = {"weights": self.head.state_dict(), "steps": self.done, "seconds": self.seconds}
         write_state(self.folder, self.done,
                     {"head": weights, "optimizer": self.optimizer.state_dict()})
-        self.saved = self.seconds
 
     def texts(self, step: int) -> Tensor:
-        """Which texts a step reads: all in an order of their epoch."""
+        """Which texts this process reads in a step: its part of all in an order of their epoch."""
         each = max(1, len(self.tokens) // self.batch)
         order = torch.randperm(len(self.tokens), generator=torch.Generator().manual_seed(
             self.seed + step // each))
-        return order[step % each * self.batch:][:self.batch]
+        return order[step % each * self.batch:][:self.batch][RANK::RANKS]
 
     def loss(self, chosen: Tensor, stored: bool) -> tuple[Tensor, Tensor]:
         """The cross entropy to the target's distribution over the head's tokens, and the share of
@@ -94,6 +96,7 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
             loss, first = self.loss(self.texts(self.done), share() >= ROUND_FROM)
             loss.backward()
+            average([parameter.grad for parameter in self.head.parameters()])
             torch.nn.utils.clip_grad_norm_(self.head.parameters(), 0.5)
             for parameter in self.head.parameters():
                 parameter.grad.nan_to_num_(0.0, 0.0, 0.0)  # a step that overflowed changes little
@@ -102,7 +105,7 @@ class Trainer:
             if self.done % 100 == 0 or self.done == 10:
                 say(f"step {self.done}, {share():.0%}: loss {loss.item():.3f}, first token right "
                     f"{first.item():.3f}, rate {rate:.1e}")
-            self.seconds = before + time.monotonic() - began
+            self.seconds = agreed(before + time.monotonic() - began)
             if self.seconds - self.saved >= CHECKPOINT_SECONDS:
                 self.save()
         self.save()

@@ -16,7 +16,7 @@ import torch
 from target import Decoder, Target
 from torch import Tensor
 from torch.nn import functional as F
-from work import say, write
+from work import RANK, RANKS, say, write
 
 LIKELIEST = 32  # a draw is among so many tokens
 BLOCK = 128
@@ -156,13 +156,16 @@ class Writer:
 
 def write_texts(target: Target, ids: dict[str, Any], folder: Path, rows: int, length: int,
                 seed: int, seconds: float, rounds: int | None, questions: float) -> None:
-    """Rounds until their time is spent; those in the folder count."""
-    files = sorted(folder.glob("*.npz"))
-    spent = sum(float(np.load(f)["seconds"]) for f in files)
+    """Rounds until their time is spent; those in the folder count. Each process writes the rounds
+    of its own numbers."""
+    written = {int(f.stem): float(np.load(f)["seconds"]) for f in sorted(folder.glob("*.npz"))}
+    spent = sum(took for number, took in written.items() if number % RANKS == RANK)
     writer = None
-    for number in range(len(files), rounds if rounds is not None else 1_000_000):
+    for number in range(RANK, rounds if rounds is not None else 1_000_000, RANKS):
         if spent >= seconds:
             break
+        if number in written:
+            continue
         if writer is None:
             writer = Writer(target, ids, rows, length)
             say(f"writing {rows} texts of {length} tokens together")
@@ -173,7 +176,7 @@ def write_texts(target: Target, ids: dict[str, Any], folder: Path, rows: int, le
         buffer = io.BytesIO()
         np.savez_compressed(buffer, tokens=tokens, learned=np.packbits(learned, -1), seconds=took)
         write(folder / f"{number:06d}.npz", buffer.getvalue())
-        if number < 2 or number % 10 == 9:
+        if number < 2 or number // RANKS % 10 == 9:
             say(f"round {number + 1}: {tokens.size / took:,.0f} tokens/s, {learned.mean():.0%} "
                 f"learned, {spent:.0f} of {seconds:.0f} s")
 

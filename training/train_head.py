@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Trains a draft head for a model and says what it brings. docs/heads.md explains the steps.
+"""Trains a draft head for a model and says what it brings. README.md explains the steps.
 
     train_head.py --model FILE.gguf --out HEAD.gguf [--work FOLDER] [options]
+    torchrun --nproc-per-node GPUS train_head.py ...   # several GPUs: texts, train and evaluate
 
 The work folder has the results of the steps: ids.json (prepare), texts/, head.json and checkpoint/
 (train), answers.pt and results.json (evaluate). A second call goes on where the first one ended."""
@@ -23,7 +24,7 @@ from head import GROUP, Head, HeadShape, choose_rows, head_shape
 from prompts import prepare
 from target import Refused, Target
 from texts import read_texts, write_texts
-from work import read_state, say, write_json
+from work import RANK, RANKS, join, leave, read_state, say, wait_for_all, write_json
 
 STEPS = ("prepare", "texts", "train", "evaluate")
 
@@ -131,6 +132,7 @@ class Run:
         o = self.o
         write_texts(self.target, self.ids, self.work / "texts", o.rows, o.length, o.seed,
                     o.time_texts, o.rounds, o.share)
+        wait_for_all()
 
     def trainer(self, head: Head) -> Trainer:
         o, (tokens, learned) = self.o, read_texts(self.work / "texts")
@@ -139,6 +141,9 @@ class Run:
                        self.work / "checkpoint")
 
     def train(self) -> None:
+        if RANK == 0:
+            self.head()  # writes the shape that all read
+        wait_for_all()
         head = self.head()
         trainer = self.trainer(head)
         size = sum(p.numel() for p in head.parameters())
@@ -147,7 +152,7 @@ class Run:
             f"of {size / 1e6:.2f} M parameters, {shape.heads} heads, width {shape.width}, layers "
             f"{shape.layers}; {trainer.done} steps are done")
         trainer.run(self.o.time_train, self.o.steps)
-        if self.o.out:
+        if self.o.out and RANK == 0:
             out = Path(self.o.out)
             out = out / f"{shape.target}.gguf" if out.is_dir() else out
             recipe = (f"{int(trainer.learned.sum())} tokens of {len(trainer.tokens)} texts by the "
@@ -156,6 +161,8 @@ class Run:
             say(f"{out}: {out.stat().st_size:,} bytes")
 
     def evaluate(self) -> None:
+        if RANK > 0:
+            return
         sets = self.ids["eval"]
         if not sets:
             say("no prompts to measure on (--eval of the step prepare)")
@@ -187,11 +194,17 @@ def main() -> int:
               file=sys.stderr)
         return 2
     torch.backends.cuda.matmul.allow_tf32 = True
+    if RANKS > o.batch or (RANKS > 1 and "prepare" in o.only.split(",")):
+        print("train_head.py: several processes need --only without prepare, and at least as many "
+              "texts in --batch", file=sys.stderr)
+        return 2
+    o.device = join(o.device)
     run = Run(o)
     try:
         for step in STEPS:
             if step in o.only.split(","):
                 getattr(run, step)()
+        leave()
     except Refused as refusal:
         print(f"train_head.py: {refusal}", file=sys.stderr)
         return 1

@@ -1,5 +1,7 @@
-"""The work folder. Every file is below 15 MB and appears whole, by a rename; so a run may be killed
-at any moment, and the folder can be carried between machines in small pieces."""
+"""The work folder, and the processes that share the work. Every file is below 15 MB and appears
+whole, by a rename; so a run may be killed at any moment, and the folder can be carried between
+machines in small pieces. torchrun starts a process for each GPU: each writes texts of its own and
+computes its share of a training step; the first writes everything else."""
 
 from __future__ import annotations
 
@@ -11,13 +13,56 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed
 
 PIECE = 14_000_000
 START = time.monotonic()
+RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def say(text: str) -> None:
-    print(f"[{time.monotonic() - START:6.0f} s] {text}", flush=True)
+    if RANK == 0:
+        print(f"[{time.monotonic() - START:6.0f} s] {text}", flush=True)
+
+
+def join(device: str) -> str:
+    """This process's device, once all processes have met."""
+    if RANKS == 1:
+        return device
+    if device == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    distributed.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cuda:nccl")
+    return device
+
+
+def leave() -> None:
+    if RANKS > 1:
+        distributed.destroy_process_group()
+
+
+def wait_for_all() -> None:
+    if RANKS > 1:
+        distributed.all_reduce(torch.zeros(1))
+
+
+def agreed(value: float) -> float:
+    """The first process's value."""
+    if RANKS == 1:
+        return value
+    shared = torch.tensor([value], dtype=torch.float64)
+    distributed.broadcast(shared, 0)
+    return shared.item()
+
+
+def average(gradients: list[torch.Tensor]) -> None:
+    """Each gradient becomes the mean of all processes'."""
+    if RANKS == 1:
+        return
+    flat = torch.cat([g.flatten() for g in gradients]) / RANKS
+    distributed.all_reduce(flat)
+    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients])):
+        gradient.copy_(mean.view_as(gradient))
 
 
 def upload(values: torch.Tensor, device: str) -> torch.Tensor:

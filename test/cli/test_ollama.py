@@ -403,6 +403,7 @@ class Several(Case):
         return sorted(model["name"] for model in self.server.ask("GET", path)[1]["models"])
 
     def test_names(self):
+        closed = self.server.ask("GET", "/api/tags")[1]["models"]
         self.assertEqual((self.names("/api/tags"), self.names("/api/ps")), (["first", "second"], []))
         self.assertEqual(self.server.ask("GET", "/tokenizer_info")[0], 400)
         chat = self.server.post(CHAT, dict(HI, model="second"))["choices"][0]["message"]["content"]
@@ -417,6 +418,8 @@ class Several(Case):
             self.assertEqual(self.server.post("/api/pull", {name: "first:latest"}), {"status": "success"})
             self.assertIn(TEMPLATE, self.server.post("/api/show", {name: "first"})["template"])
         self.assertEqual(self.names("/api/ps"), ["first", "second"])
+        now = self.server.ask("GET", "/api/tags")[1]["models"]
+        self.assertEqual([[m[k] for k in ("name", "size", "digest")] for m in closed], [[m[k] for k in ("name", "size", "digest")] for m in now])
         for path, body in (("/api/show", {"name": "third"}), ("/api/show", {"model": "first:1b"}), ("/api/pull", {"name": "third"})):
             status, reply = self.server.ask("POST", path, body)
             self.assertEqual((status, "first, second" in reply["error"]), (404, True))
@@ -432,6 +435,13 @@ class Several(Case):
 
 
 class Ends(Case):
+    def test_times(self):
+        """Times are of UTC in any zone."""
+        server = Server(self, env={"TZ": "Asia/Tokyo"})
+        told = server.ask("GET", "/api/tags")[1]["models"][0]["modified_at"]
+        age = time.time() - datetime.datetime.fromisoformat(told.replace("Z", "+00:00")).timestamp()
+        self.assertTrue(-5 < age < 600, age)
+
     def test_key(self):
         server = Server(self, "--api-key", "secret")
         for path in ("/api/tags", "/api/version", "/api/ps", "/tokenizer_info"):

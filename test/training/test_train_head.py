@@ -29,9 +29,10 @@ KEPT = 0.4  # of the first tokens of the program's drafts; the next draft begins
 
 
 class Training(Case):
-    def train(self, *options):
-        command = [PYTHON, "-B", TRAINING / "train_head.py", "--model", MODEL, "--riffle", RIFFLE,
-                   "--work", self.path("work"), *options]
+    def train(self, *options, processes=0):
+        shared = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+        command = [PYTHON, "-B", *(shared if processes else []), TRAINING / "train_head.py",
+                   "--model", MODEL, "--riffle", RIFFLE, "--work", self.path("work"), *options]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               cwd=self.folder, env=dict(self.env, OMP_NUM_THREADS="1"))
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
@@ -58,7 +59,20 @@ class Training(Case):
         self.assertIn("260 steps are done", again)
         self.assertEqual(pathlib.Path(head).read_bytes(), first)
 
-    def drafts(self, head):
+    def test_two_processes(self):
+        """Two processes write a round each and train one head, as two GPUs would."""
+        held_out = self.path("eval.jsonl", json.dumps({"prompt": PROMPTS[0]}) + "\n")
+        small = ["--out", self.path("head.gguf"), *SMALL[:2], "--rounds", "2", "--rows", "160",
+                 "--steps", "60", *SMALL[SMALL.index("--length"):SMALL.index("--steps")],
+                 *SMALL[SMALL.index("--batch"):]]
+        self.train("--only", "prepare", "--eval", held_out, *small)
+        print(self.train("--only", "texts,train,evaluate", *small, processes=2))
+        self.assertEqual(sorted(os.listdir(self.path("work/texts"))), ["000000.npz", "000001.npz"])
+        results = json.loads(pathlib.Path(self.path("work/results.json")).read_text())
+        self.assertGreater(results["trained"]["questions"]["right by depth"][0], 0.1)
+        self.drafts(self.path("head.gguf"), 0.1)
+
+    def drafts(self, head, kept=KEPT):
         """With the head the program writes what it writes without, and keeps some of the drafts."""
         drafted = accepted = 0
         for prompt in PROMPTS:
@@ -69,7 +83,7 @@ class Training(Case):
             drafted += result["levels"][0]["judged_at"][0]
             accepted += result["levels"][0]["accepted_at"][0]
         print("first drafts kept: %d of %d" % (accepted, drafted))
-        self.assertGreater(accepted, KEPT * drafted)
+        self.assertGreater(accepted, kept * drafted)
 
 
 def lacks_packages():

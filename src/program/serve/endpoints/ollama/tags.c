@@ -21,14 +21,12 @@ static uint64_t hash_of(const char *text, uint64_t hash)
     return hash;
 }
 
-/* Clients show the beginning of a digest as the model's id. The file is not read for it: what is
- * known of the model takes its place. */
-static void write_digest(const struct answerer *of, const riffle_model_info *info,
-                         char digest[DIGEST_TEXT])
+/* Clients show the beginning of a digest as the model's id. The file is not read for it, so a closed
+ * model has that of an open one. */
+static void write_digest(const char *name, int64_t bytes, char digest[DIGEST_TEXT])
 {
     char text[512];
-    snprintf(text, sizeof text, "%.200s %" PRIu64 " %" PRIu64 " %.200s", of->name, info->file_bytes,
-             info->n_params, info->stored_types);
+    snprintf(text, sizeof text, "%.400s %" PRId64, name, bytes);
     for (uint64_t i = 0; i < 4; i++)
         snprintf(digest + 16 * i, DIGEST_TEXT - 16 * i, "%016" PRIx64,
                  hash_of(text, UINT64_C(0xcbf29ce484222325) + i));
@@ -70,7 +68,7 @@ json_t *ollama_entry(const struct answerer *of)
     char digest[DIGEST_TEXT];
     riffle_model_info info;
     riffle_model_get_info(of->model, &info, sizeof info);
-    write_digest(of, &info, digest);
+    write_digest(of->name, (int64_t)info.file_bytes, digest);
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", of->name, "model", of->name, "size",
                      (json_int_t)info.file_bytes, "digest", digest, "details", details_of(&info));
 }
@@ -80,10 +78,9 @@ static json_t *closed_entry(const char *name, const char *path)
 {
     static const riffle_model_info nothing = {
         .architecture = "", .container = "", .stored_types = "", .file_type = ""};
-    const struct answerer of = {.name = name};
     char digest[DIGEST_TEXT];
     int64_t bytes = rf_file_bytes(path);
-    write_digest(&of, &nothing, digest);
+    write_digest(name, bytes, digest);
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "size",
                      (json_int_t)(bytes > 0 ? bytes : 0), "digest", digest, "details",
                      details_of(&nothing));
