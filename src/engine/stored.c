@@ -255,12 +255,27 @@ static int make_text_room(const struct rf_stored *stored, uint64_t bytes)
            free_bytes / 2 >= bytes;
 }
 
-/* 1 if a stored text begins with all of this one. */
+/* Forgets texts whose files made room for others. */
+static void forget_removed(struct rf_stored *stored)
+{
+    char path[LONGEST_PATH];
+    for (size_t i = stored->n; i-- > 0;)
+        if (stored_path(stored, stored->texts[i].name, path) || !rf_path_exists(path))
+            drop_text(stored, i);
+}
+
+/* 1 if a stored text makes this one needless: it has all of it, or nearly all and another end, as
+ * an answer with another seed. That text counts as used. */
 static int has_text(const struct rf_stored *stored, const int32_t *tokens, int32_t n_read)
 {
+    char path[LONGEST_PATH];
     for (size_t i = 0; i < stored->n; i++) {
         const struct stored_text *text = &stored->texts[i];
-        if (same_tokens(text->tokens, text->n_read, tokens, n_read) == n_read) return 1;
+        int32_t same = same_tokens(text->tokens, text->n_read, tokens, n_read);
+        int goes_on = same == text->n_read && same < n_read;
+        if (goes_on || same < n_read - n_read / 8) continue;
+        if (!stored_path(stored, text->name, path)) rf_file_touch(path);
+        return 1;
     }
     return 0;
 }
@@ -297,6 +312,7 @@ void rf_stored_add(struct rf_stored *stored, const struct rf_session *session)
             n_read = rf_sequence_n_saved(session->sequence);
     char path[LONGEST_PATH], name[NAME_BYTES + 1], prefix[NAME_BYTES];
     struct rf_error why;
+    forget_removed(stored);
     if (n_read < LEAST_TOKENS || has_text(stored, tokens, n_read)) return;
     if (!make_text_room(stored, rf_state_bytes(session))) return;
     key_prefix(stored->key, prefix);

@@ -19,8 +19,8 @@ void rf_stored_close(struct rf_stored *stored);
  * tokens, into a fork of the root. NULL: there is none, or it was damaged. */
 struct rf_session *rf_stored_take(struct rf_stored *stored, const struct rf_session *root,
                                   const int32_t *prompt, int32_t n, int32_t than);
-/* Writes a text, unless it is short, or another one begins with it. Those that it begins with are
- * removed. */
+/* Writes a text, unless it is short, or a stored one has nearly all of it. Those that it begins
+ * with are removed. */
 void rf_stored_add(struct rf_stored *stored, const struct rf_session *session);
 
 #endif

@@ -237,6 +237,26 @@ class PromptCache(Case):
         self.assertLessEqual(self.bytes(), 1000000)
         self.assertLessEqual(abs(len(self.files()) - n), 1)
 
+    def test_other_ends(self):
+        """Answers with other seeds are not worth a file each; a text that made room for others is written again."""
+        server = self.serve()
+        for seed in range(4):
+            self.ask(server, seed=seed, max_tokens=4)
+        self.assertEqual(self.stop(server), [])
+        name, = self.files()
+        os.remove(os.path.join(self.cache, name))
+        server = self.serve()
+        self.ask(server, max_tokens=4)
+        end = time.monotonic() + TIMEOUT
+        while not [found for found in self.files() if found[0] != "."]:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        for found in self.files():
+            os.remove(os.path.join(self.cache, found))
+        self.ask(server, seed=9, max_tokens=4)
+        self.assertEqual(self.stop(server), [])
+        self.assertEqual(len(self.files()), 1)
+
     def test_folder_of_others(self):
         os.mkdir(self.cache)
         os.chmod(self.cache, 0o777)

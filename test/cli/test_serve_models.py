@@ -188,6 +188,27 @@ class Names(Models):
             self.assertEqual(server.ask("POST", COMPLETE, dict(STORY, model=name))[0], 404, name)
 
 
+    def test_stop_while_fetching(self):
+        """A model that is being fetched holds neither others up nor the end of the server."""
+        served = web.Server()
+        self.addCleanup(served.close)
+        self.env["HF_ENDPOINT"] = served.url
+        made = hub.Hub(served)
+        made.huggingface("owner/slow-GGUF", {"slow-Q8_0.gguf": pathlib.Path(MODEL).read_bytes()})
+        path = made.file("owner/slow-GGUF", "slow-Q8_0.gguf")
+        served.answers[path] = lambda request: request.block()
+        self.add("here.gguf")
+        server = Server(self, "--pull")
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            waits = threads.submit(server.ask, "POST", COMPLETE, dict(STORY, model="owner/slow-GGUF"))
+            self.assertTrue(served.blocked.wait(TIMEOUT))
+            self.assertTrue(server.text(dict(STORY, model="here")))
+            self.assertEqual(server.ask("GET", "/v1/models/owner/slow-GGUF")[1]["state"], "fetching")
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(waits.result()[0], 503)
+        self.assertFalse(served.release.is_set())
+
+
 class Life(Models):
     def test_bad_files(self):
         """The sentence goes to those who asked, and the server lives on."""

@@ -35,8 +35,23 @@ struct served_model *models_row(const struct served_models *models, const char *
     return row;
 }
 
+/* The row of a name that could not be fetched and that nobody waits for, with another name; NULL:
+ * there is none. So names that mean nothing take no memory. */
+static struct served_model *rename_failed(const struct served_models *models, const char *name)
+{
+    struct served_model *row = models->rows;
+    while (row && (row->path || row->state != MODEL_FAILED || row->n_waiters)) row = row->next;
+    char *copy = row ? strdup(name) : NULL;
+    if (!copy) return NULL;
+    free(row->name);
+    row->name = copy;
+    return row;
+}
+
 struct served_model *models_add(struct served_models *models, const char *name, const char *path)
 {
+    struct served_model *failed = path ? NULL : rename_failed(models, name);
+    if (failed) return failed;
     struct served_model **end = &models->rows, *row = calloc(1, sizeof *row);
     if (!row) return NULL;
     row->name = strdup(name);
