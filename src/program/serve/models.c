@@ -175,8 +175,10 @@ static int find_entry(const struct rf_serve_options *options, const char *name,
     size_t n = strlen(name), end = sizeof latest - 1;
     int code = options->find(options->user, name, entry);
     if (code != 1 || n <= end || strcmp(name + n - end, latest) != 0) return code;
-    char *shorter = strndup(name, n - end);
-    if (shorter) code = options->find(options->user, shorter, entry);
+    char *shorter = strdup(name);
+    if (!shorter) return code;
+    shorter[n - end] = '\0';
+    code = options->find(options->user, shorter, entry);
     free(shorter);
     return code;
 }
