@@ -290,7 +290,7 @@ static int step_unloading(struct served_models *models)
     double now = rf_clock_seconds();
     int32_t keep = models->options->keep_alive;
     while (row && !(is_unused(row, 0) && now - row->used > keep)) row = row->next;
-    if (keep < 0 || !row) return 0;
+    if (keep < 0 || !models->has_begun || !row) return 0;
     unload_row(models, row, "age");
     return 1;
 }

@@ -232,6 +232,7 @@ struct served *models_to_step(struct served_models *models)
 {
     struct served *list = NULL;
     double now = rf_clock_seconds();
+    models->has_begun = 1;
     for (struct served_model *row = models->rows; row; row = row->next)
         for (struct served *served = row->open; served; served = served->next) {
             if (atomic_load(&served->users) == 0) continue;

@@ -58,6 +58,7 @@ struct served_models {
     struct rf_condition *news;  /* something for the computing thread */
     struct rf_condition wishes; /* something for the threads of loading.c */
     struct served_model *rows;  /* in the order in which they were first asked for */
+    int has_begun;              /* the server listens: before, none is closed for its age */
     int is_ending, is_over;     /* nothing more is opened; the threads end */
     int is_holding;             /* open models get no new answers: another has waited long enough */
 };
