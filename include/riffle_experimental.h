@@ -28,6 +28,9 @@ RIFFLE_API int64_t riffle_chat_tokenize_json(const riffle_model *model, const ch
 /* 1 if a template was chosen or the file has one, even one that is not understood; 0: a base model,
  * which continues texts. */
 RIFFLE_API int riffle_model_has_template(const riffle_model *model);
+/* The Jinja source of the template that conversations are formatted with; "": there is none. It
+ * lives as long as the model. */
+RIFFLE_API const char *riffle_model_template(const riffle_model *model);
 
 /* 1 if models of this architecture can run, by its name in GGUF files (general.architecture). */
 RIFFLE_API int riffle_knows_architecture(const char *name);

@@ -104,6 +104,8 @@ static int take_sampling(const json_t *body, struct question *question, struct r
         return -1;
     if (member_int(body, "top_k", -1, INT32_MAX, &sampling->top_k, refusal)) return -1;
     if (sampling->top_k < 0) sampling->top_k = 0; /* all tokens, as other servers write it */
+    if (member_int(body, "repeat_last_n", -1, INT32_MAX, &sampling->repeat_last_n, refusal))
+        return -1;
     return take_repetition(body, &sampling->repeat_penalty, refusal);
 }
 
@@ -180,15 +182,18 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
 }
 
 /* The name is NULL where the body has none. */
-static int take_model(const json_t *body, const char **name, struct refusal *refusal)
+static int take_model(const json_t *body, const char *other, const char **name,
+                      struct refusal *refusal)
 {
     if (!rf_json_is_map(body)) return refuse_value(refusal, "the body", "a JSON object");
     const json_t *model = member_get(body, "model");
+    if (!model && other) model = member_get(body, other);
     *name = rf_json_c_string(model);
     return model && !*name ? refuse_value(refusal, "model", "a text without zero bytes") : 0;
 }
 
-json_t *question_read(const char *body, size_t bytes, const char **model, struct refusal *refusal)
+json_t *question_read(const char *body, size_t bytes, const char *other, const char **model,
+                      struct refusal *refusal)
 {
     struct rf_json_problem problem;
     if (check_values(body, bytes, refusal)) return NULL;
@@ -198,7 +203,7 @@ json_t *question_read(const char *body, size_t bytes, const char **model, struct
     else if (!parsed)
         refuse(refusal, 400, "invalid_json", "the body is no JSON: line %zu, column %zu: %s",
                problem.line, problem.column, problem.text);
-    if (!parsed || !take_model(parsed, model, refusal)) return parsed;
+    if (!parsed || !take_model(parsed, other, model, refusal)) return parsed;
     json_decref(parsed);
     return NULL;
 }
@@ -235,6 +240,7 @@ void question_free(struct question *question)
     json_decref(question->tools);
     json_decref(question->told);
     free(question->opening);
+    free(question->known);
     free(question->schema);
     riffle_grammar_free(question->grammar);
     *question = (struct question){.prompts = NULL};

@@ -22,6 +22,7 @@ struct endpoint {
     /* Else a model is asked, as follows. */
 
     size_t most_body;  /* bytes; larger bodies are refused with 413 */
+    int is_ollama;     /* JSON under any Content-Type, but from browsers; "name" names models */
     question_fn *take; /* reads the body's question */
     const struct reply_form *form;
 };

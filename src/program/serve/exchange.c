@@ -424,6 +424,7 @@ static void choice_count_tokens(struct choice *choice, const riffle_answer *answ
     }
     if (!choice->exchange->question.only_echoes) usage->generated += answer->generated_tokens;
     usage->thought += choice->n_thought;
+    reply_count_seconds(usage, answer);
     usage->drafted += (int64_t)answer->drafted;
     usage->accepted += (int64_t)answer->accepted;
 }

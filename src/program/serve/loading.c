@@ -52,6 +52,7 @@ static int open_batch(const struct rf_serve_options *options, struct served *ser
                                          .n_ctx = n_ctx,
                                          .sampling = &served->model.sampling,
                                          .has_effort = rf_template_has_effort(served->model.model),
+                                         .thinking = rf_template_thinking(served->model.model),
                                          .tools = rf_tools_manner(served->model.model),
                                          .thoughts = rf_thought_form_of(served->model.model)};
     return served->answerer.thoughts ? 0 : rf_fail(error, RF_ERR_MEMORY, "out of memory");

@@ -167,6 +167,22 @@ static struct served_model *ready_row(const struct served_models *models, const 
     return row;
 }
 
+/* The model that the name means; ":latest", which ollama's clients write, may be behind it. */
+static int find_entry(const struct rf_serve_options *options, const char *name,
+                      struct rf_serve_entry *entry)
+{
+    static const char latest[] = ":latest";
+    size_t n = strlen(name), end = sizeof latest - 1;
+    int code = options->find(options->user, name, entry);
+    if (code != 1 || n <= end || strcmp(name + n - end, latest) != 0) return code;
+    char *shorter = strdup(name);
+    if (!shorter) return code;
+    shorter[n - end] = '\0';
+    code = options->find(options->user, shorter, entry);
+    free(shorter);
+    return code;
+}
+
 enum asked models_ask(struct served_models *models, const char *name, struct served **served,
                       struct served_model **row, struct refusal *refusal)
 {
@@ -183,7 +199,7 @@ enum asked models_ask(struct served_models *models, const char *name, struct ser
     if (*row) asked = row_ask(models, *row, served);
     rf_lock_release(models->lock);
     if (*row) return asked;
-    if (options->find(options->user, wanted, &entry)) {
+    if (find_entry(options, wanted, &entry)) {
         models_refuse(models, wanted, refusal);
         return MODEL_REFUSED;
     }

@@ -97,7 +97,8 @@ static int prepare_question(struct exchange *exchange, struct rf_bytes *body,
                             struct refusal *refusal)
 {
     const char *model;
-    json_t *parsed = question_read(body->data, body->count, &model, refusal);
+    json_t *parsed = question_read(body->data, body->count,
+                                   exchange->endpoint->is_ollama ? "name" : NULL, &model, refusal);
     rf_bytes_free(&rf_system_allocator, body);
     int waits = parsed && find_served(exchange, model, refusal);
     if (parsed && !waits && !refusal->status && !is_unwanted(exchange))
