@@ -19,8 +19,10 @@ CLASSES = {
     "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
     "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2",
     "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
-    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe"}
+    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5"}
+VISION = {"gemma3", "qwen3_5"}
 GEMMA3 = {"gemma3_text", "gemma3"}
+DELTA = {"qwen3_5_text", "qwen3_5"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
          "num_key_value_heads": 2}
@@ -80,7 +82,7 @@ COMMON = {
     "longrope, attention factor": SMALL | {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {
         "original_max_position_embeddings": 2048, "attention_factor": 1.5}},
 }
-FULL, SLIDING = "full_attention", "sliding_attention"
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 SPECIAL = {
     "gemma3_text": {
         "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
@@ -120,6 +122,20 @@ SPECIAL = {
                            "layer_types": ["conv", "full_attention", "conv", "conv"]},
         "experts": {"num_experts": 7, "norm_topk_prob": False, "layer_types": ["full_attention", "conv"],
                     "num_dense_layers": 1, "tie_embedding": False}},
+    "qwen3_5_text": {
+        "layers by type": {"num_hidden_layers": 4, "linear_conv_kernel_dim": 5,
+                           "layer_types": [FULL, LINEAR, LINEAR, FULL]},
+        "layers by interval": {"num_hidden_layers": 7, "full_attention_interval": 3},
+        "both": {"num_hidden_layers": 3, "full_attention_interval": 2, "layer_types": [LINEAR, LINEAR, FULL]},
+        "sizes": {"linear_num_key_heads": 3, "linear_num_value_heads": 6, "linear_key_head_dim": 24,
+                  "linear_value_head_dim": 40, "full_attention_interval": 2},
+        "partial": {"partial_rotary_factor": 0.5, "full_attention_interval": 2},
+        "partial in rope_parameters": {"full_attention_interval": 2, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
+            "mrope_interleaved": True}},
+        "partial twice": {"partial_rotary_factor": 0.5, "full_attention_interval": 2, "rope_parameters": {
+            "rope_type": "default", "partial_rotary_factor": 1.0}},
+        "partial left out": {"full_attention_interval": 2, "rope_parameters": {"rope_type": "default"}}},
     "mixtral": {"num_local_experts": {"num_local_experts": 5}},
     "gpt_oss": {"num_local_experts": {"num_local_experts": 16, "swiglu_limit": 5.0},
                 "an empty rope_parameters": {"rope_parameters": {}},
@@ -160,8 +176,17 @@ def longest(config):
     return max(n, int(n * parameters["factor"])) if parameters["rope_type"] == "dynamic" else n
 
 
+def letter_of(layer, window):
+    """w: a window; n, N: no rotation, with and without a window; c: a convolution; d: the delta rule."""
+    if not hasattr(layer, "self_attn"):
+        return "d" if hasattr(layer, "linear_attn") else "c"
+    if not getattr(layer.self_attn, "use_rope", 1):
+        return "n" if window else "N"
+    return "w" if window else "."
+
+
 def window_of(config, kind, layer):
-    if kind.startswith("lfm2"):
+    if kind.startswith("lfm2") or kind in DELTA:
         return 0
     if kind in {"mistral", "mixtral", "qwen3_moe", "phi3"}:
         return config.sliding_window or 0
@@ -176,8 +201,10 @@ def numbers_of(kind, fields):
     rotary = type(getattr(model, "rotary_emb", None) or model.pos_emb)(config)
     if kind.startswith("lfm2") and not {"conv", FULL} >= set(config.layer_types):
         raise ValueError("its forward pass has no mask for such layers")
-    is_conv = [not hasattr(layer, "self_attn") for layer in model.layers]
-    first = model.layers[is_conv.index(False)].self_attn
+    if kind in DELTA and not {LINEAR, FULL} >= set(config.layer_types):
+        raise ValueError("it has no such layers")
+    has_state = [not hasattr(layer, "self_attn") for layer in model.layers]
+    first = model.layers[has_state.index(False)].self_attn
     moe = getattr(model.layers[-1], "mlp", None) or model.layers[-1].feed_forward
     has = lambda module, name: getattr(getattr(module, name, None), "bias", None) is not None
     kinds = [FULL, SLIDING] if kind in GEMMA3 else [None]
@@ -194,16 +221,19 @@ def numbers_of(kind, fields):
         "logit_scale": 1 / config.logits_scaling if kind == "granite" else 1.0,
         "attention_cap": getattr(first, "attn_logit_softcapping", None) or 0,
         "logit_cap": getattr(config, "final_logit_softcapping", None) or 0,
-        "window": max(windows), "layers": "".join(
-            "c" if not hasattr(layer, "self_attn") else "N" if not getattr(layer.self_attn, "use_rope", 1) and not window else "n" if not getattr(
-                layer.self_attn, "use_rope", 1) else "w" if window else "." for layer, window in zip(model.layers, windows)),
+        "window": max(windows),
+        "layers": "".join(letter_of(layer, window) for layer, window in zip(model.layers, windows)),
         "local": "".join(".l"[kind in GEMMA3 and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
         "rotations": [rotation(config, rotary, t) for t in kinds
                       if t is None or t in config.layer_types],
         "n_expert": 0,
     }
-    if any(is_conv):
-        conv = model.layers[is_conv.index(True)].conv
+    if kind in DELTA:
+        rule = model.layers[has_state.index(True)].linear_attn
+        made |= {"conv_rows": rule.conv_kernel_size, "delta_keys": rule.num_k_heads, "delta_values": rule.num_v_heads,
+                 "delta_key_dim": rule.head_k_dim, "delta_value_dim": rule.head_v_dim}
+    elif any(has_state):
+        conv = model.layers[has_state.index(True)].conv
         made |= {"conv_rows": conv.conv.kernel_size[0], "conv_bias": has(conv, "in_proj")}
     if hasattr(moe, "experts"):
         gate = getattr(moe, "gate", None) or moe.router
@@ -222,13 +252,15 @@ def main():
         for kind, name in CLASSES.items():
             special = {n: SMALL | fields for n, fields in SPECIAL.get(kind, {}).items()}
             common = COMMON
-            if kind == "gemma3":  # differs from gemma3_text in the place of the values alone
+            if kind in VISION:  # differs from the text's class in the place of the values alone
                 common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
             for case, fields in (common | special).items():
-                name_of_class = f"{name}ForConditionalGeneration" if kind == "gemma3" else f"{name}ForCausalLM"
+                name_of_class = f"{name}ForConditionalGeneration" if kind in VISION else f"{name}ForCausalLM"
+                if kind in DELTA and fields.get("num_hidden_layers") == 2:
+                    fields = {"full_attention_interval": 2} | fields  # a layer of each kind
                 if kind in GEMMA3 and fields.get("num_hidden_layers") == 2:
                     fields = {"sliding_window_pattern": 2} | fields  # a layer with each rotation
-                fields = {"text_config": fields} if kind == "gemma3" else fields
+                fields = {"text_config": fields} if kind in VISION else fields
                 fields = {"architectures": [name_of_class], "model_type": kind, **fields}
                 try:
                     wanted = numbers_of(kind, fields)

@@ -14,7 +14,8 @@ enum rf_arch_keys {
     RF_KEYS_SHARED = 16,   /* the width of an expert that every row has */
     RF_KEYS_LLAMA3 = 32,   /* GGUF: llama3's scaling as the tensor rope_freqs.weight */
     RF_KEYS_LONGROPE = 64, /* GGUF: longrope's two sets of factors as tensors */
-    RF_KEYS_CONV = 128     /* layers with convolutions, and how many rows those read */
+    RF_KEYS_CONV = 128,    /* layers with convolutions, and how many rows those read */
+    RF_KEYS_DELTA = 256    /* layers with the delta rule, and its sizes */
 };
 
 struct rf_arch_row {
