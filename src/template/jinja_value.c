@@ -412,8 +412,8 @@ size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_s
         from += passed;
         size_t same = 1;
         while (same < wanted.bytes && at[same] == wanted.data[same]) same++;
-        if (same == wanted.bytes) return from;
         rf_jinja_charge(run, same);
+        if (same == wanted.bytes) return from;
         from++;
     }
     return SIZE_MAX;
