@@ -99,10 +99,12 @@ static void *run_network(void *user)
         size_t n = list_sockets(network);
         rf_sockets_wait(network->waits, n, TICK_MS);
         if (network->waits[0].can_read) {
+            /* In this order: a byte of a later call, received after is_woken was cleared, would
+             * leave it set, and nothing would wake this thread again. */
+            rf_socket_receive(network->waker[0], bytes, sizeof bytes);
             rf_lock_take(&network->lock);
             network->is_woken = 0;
             rf_lock_release(&network->lock);
-            rf_socket_receive(network->waker[0], bytes, sizeof bytes);
         }
         int can_accept = network->listener >= 0 && network->waits[n - 1].can_read;
         for (struct connection *c = network->connections, *next; c; c = next) {
