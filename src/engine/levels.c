@@ -194,9 +194,8 @@ static double guess_cost(const struct rf_engine *engine, const struct rf_chain_l
            (is_lighter ? rf_tuning.cost.draft_lighter : rf_tuning.cost.draft_share) * by_bytes;
 }
 
-/* Guesses what a token of the text adds to a row, as if each row read its keys and values from
- * memory.
- */
+/* Guesses what a token of the text adds to a row. A cache of fewer bits is no faster than one of 16
+ * until texts are long. */
 static void guess_attention(const struct rf_session *session, const struct part *part,
                             const struct draft_weights *weights, struct rf_level *level)
 {
@@ -205,11 +204,10 @@ static void guess_attention(const struct rf_session *session, const struct part 
     const struct rf_source *source = weights->source ? weights->source
                                      : weights->head ? weights->head->file->source
                                                      : engine->source;
-    enum rf_kv_type kv =
-        part->head ? RF_KV_F16 : (part->view ? part->view : session->view)->shape.kv;
-    uint64_t bytes = rf_backend_kinds[0]->kv_bytes(&source->params, kv, MANY) -
+    uint64_t bytes = rf_backend_kinds[0]->kv_bytes(&source->params, RF_KV_F16, MANY) -
                      rf_states_bytes(&source->params, MANY);
-    level->attention = (double)bytes / MANY / (double)engine->cost.pass_bytes;
+    level->attention =
+        rf_tuning.cost.attention_reads * (double)bytes / MANY / (double)engine->cost.pass_bytes;
     level->window = part->sequence ? rf_sequence_n_ctx(part->sequence) : 0;
     if (part->head) level->window = rf_head_level_window(part->head);
     if (part->view && part->view->shape.has_window) level->window = RF_WINDOW_MEAN;

@@ -35,10 +35,13 @@ enum {
 _Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in another way");
 
 /* Seconds of passes over 1 .. RF_PACE_ROWS rows: seconds[rows - 1] for rows without a text before
- * them, and `attention` for each row and each token of the text. */
+ * them, and `attention` for each token of the text: once for the first row, and
+ * rf_tuning.cost.attention_row times for each further one. */
 struct rf_pace_cost {
     double seconds[RF_PACE_ROWS];
+    double usual[RF_PACE_ROWS]; /* the mean of log(seconds[r] / seconds[0]) in passes measured */
     double attention, attention_most; /* as a share of a single row's cost, it is at most so much */
+    double part;                      /* attention's share of the latest passes */
     int32_t window;                   /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */

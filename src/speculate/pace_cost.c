@@ -52,13 +52,15 @@ struct rf_other_rows rf_pace_others_at(const struct rf_pace *pace, int32_t level
     return level == pace->n_levels - 1 ? pace->company.others : (struct rf_other_rows){0};
 }
 
-/* Seconds that texts add to a pass. rows: all of them, the others' too. */
+/* Seconds that texts add to a pass. rows: all of them, the others' too. Rows of one text share what
+ * is read for them. */
 static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost *cost,
                            int32_t rows, const struct rf_other_rows *others)
 {
     int32_t length = pace->length, own = rows > others->rows ? rows - others->rows : 0;
+    double reads = own > 1 ? 1.0 + rf_tuning.cost.attention_row * (own - 1) : own;
     if (cost->window && length > cost->window) length = cost->window;
-    return cost->attention * ((double)length * own + (double)others->context);
+    return cost->attention * ((double)length * reads + (double)others->context);
 }
 
 static double clamp_error(double x, double limit)
@@ -153,6 +155,42 @@ static void learn_rows(struct rf_pace_cost *cost, int32_t rows, double error, do
     }
 }
 
+/* Attention's part in this pass, beside its part in the passes before it: the speed of the machine,
+ * which follows within a few passes, explains all that stays the same. Without that, noise would
+ * move attention as often as it moves the speed, and what is wrong there grows with the text. */
+static void learn_attention(struct rf_pace_cost *cost, double part, double error)
+{
+    double step = part - cost->part;
+    cost->part += rf_tuning.cost.gain_speed * step;
+    cost->attention *=
+        exp(rf_tuning.cost.gain_attention * step / (step * step + rf_tuning.cost.soft_share) *
+            clamp_error(error, rf_tuning.cost.largest_error));
+    if (cost->attention > cost->attention_most * cost->seconds[0])
+        cost->attention = cost->attention_most * cost->seconds[0];
+}
+
+static double ratio_of(const struct rf_pace_cost *cost, int32_t rows)
+{
+    return log(cost->seconds[rows - 1] / cost->seconds[0]);
+}
+
+/* What rows cost beside a single one is remembered. Where no pass has had so many lately, and they
+ * seem to cost far more than usual, they return to it: what a disturbance made them seem to cost
+ * would keep drafts away for good. */
+static void remember_rows(struct rf_pace_cost *cost, int32_t rows)
+{
+    double *usual = &cost->usual[rows - 1], ratio = ratio_of(cost, rows);
+    if (cost->seen[rows - 1] < rf_tuning.cost.some_seen)
+        *usual = ratio;
+    else
+        *usual += (ratio - *usual) / rf_tuning.cost.usual_passes;
+    for (int32_t r = 2; rows == 1 && r <= RF_PACE_ROWS; r++) {
+        double more = ratio_of(cost, r) - cost->usual[r - 1] - rf_tuning.cost.usual_within;
+        if (more > 0.0 && cost->seen[r - 1] && cost->recent[r - 1] < rf_tuning.cost.stale)
+            cost->seconds[r - 1] *= exp(-rf_tuning.cost.gain_usual * more);
+    }
+}
+
 /* A pass tells of the machine's speed and of what its rows cost, compared with the passes shortly
  * before it: of the speed as far as those had as many rows, else of the rows. */
 static void learn_pass(struct rf_pace *pace, int32_t level, int32_t rows, int is_single,
@@ -164,12 +202,7 @@ static void learn_pass(struct rf_pace *pace, int32_t level, int32_t rows, int is
     if (is_single) error += take_back(cost, rows, error);
     /* A wrong guess says nothing of the machine. */
     if (!pace->has_speed || cost->seen[rows - 1]) error -= follow_speed(pace, error, share);
-    cost->attention *=
-        exp(rf_tuning.cost.gain_attention * part / (part * part + rf_tuning.cost.soft_share) *
-            clamp_error(whole, rf_tuning.cost.largest_error));
-    /* What a slower machine takes must not end up there: it would grow with the text. */
-    if (cost->attention > cost->attention_most * cost->seconds[0])
-        cost->attention = cost->attention_most * cost->seconds[0];
+    learn_attention(cost, part, whole);
     double single = cost->seconds[0];
     learn_rows(cost, rows, error,
                gain_of(cost, rows) * (1.0 - share) * (1.0 - part) * (1.0 - part));
@@ -207,11 +240,13 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
     double attention = attention_of(pace, cost, rows, others),
            expected = cost->seconds[rows - 1] + attention, error = log(seconds / expected);
     int is_single = rows == others->rows + 1, is_guess = cost->measured == 0;
+    if (cost->measured == 0) cost->part = attention / expected;
     for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
     if (is_guess)
         learn_first(pace, level, rows, error);
     else
         learn_pass(pace, level, rows, is_single, error, attention / expected);
+    remember_rows(cost, rows);
     count_pass(pace, level, rows, is_single);
 }
 

@@ -1,9 +1,10 @@
 /* The pace in a file. The first line identifies the file. Then comes one line for each level: its
- * name in quotes; for 1, 2, ... rows the seconds of a pass and the number of passes measured; then
- * the recently judged tokens and how many of them were kept; then the seconds that each token of
- * the text adds to each row. */
+ * name in quotes; for 1, 2, ... rows the usual seconds of a pass and the number of passes measured;
+ * then the recently judged tokens and how many of them were kept; then the seconds that each token
+ * of the text adds to a row. */
 #include "speculate/pace.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static void parse_costs(const char *text, struct known *known)
         unsigned long seen = strtoul(text, &end, 10);
         if (end == text) return;
         found.seen[r] = seen > trusted ? trusted : (uint32_t)seen;
+        found.usual[r] = log(found.seconds[r] / found.seconds[0]);
         text = end;
     }
     double rest[3]; /* judged, kept, attention */
@@ -153,9 +155,13 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
         if (!measured[l]) continue;
         char line[LINE_BYTES];
         int length = snprintf(line, sizeof line, "\"%s\"", names[l]);
-        for (int r = 0; r < RF_PACE_ROWS; r++)
-            length += snprintf(line + length, sizeof line - (size_t)length, " %.4g %u",
-                               pace->costs[l].seconds[r], (unsigned)pace->costs[l].seen[r]);
+        for (int r = 0; r < RF_PACE_ROWS; r++) {
+            const struct rf_pace_cost *cost = &pace->costs[l];
+            double seconds =
+                cost->seen[r] ? cost->seconds[0] * exp(cost->usual[r]) : cost->seconds[r];
+            length += snprintf(line + length, sizeof line - (size_t)length, " %.4g %u", seconds,
+                               (unsigned)cost->seen[r]);
+        }
         struct rf_pace_count total = rf_pace_total(pace, l);
         snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f %.4g", total.judged,
                  total.kept < total.judged ? total.kept : total.judged, pace->costs[l].attention);

@@ -91,6 +91,10 @@ struct rf_tuning {
          * measured single row is not moved by others, nor moves them. */
         double gain_speed;
         double gain_none, gain_few, gain_some, gain_many, gain_stale, stale;
+        /* The usual logarithm of the ratio to a single row's cost is the mean of the last
+         * usual_passes or so. What stale costs are above it by more than usual_within falls by the
+         * share gain_usual in each pass over one row. */
+        double usual_passes, usual_within, gain_usual;
         uint32_t few_seen, some_seen;
         double neighbour_gain;
         double least_gain_guessed;
@@ -101,8 +105,11 @@ struct rf_tuning {
          * rf_pace_cost.doubt to first_doubt; < agrees: halves it, down to look_at_single. */
         double rare, differs, agrees, first_doubt;
         /* The table takes of an error the share (1 - s)^2, where s is attention's share of the
-         * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
+         * estimate, and attention *= exp(gain_attention * d / (d * d + soft_share) * error), where
+         * d is s less its mean in the latest passes. */
         double gain_attention, soft_share;
+        double attention_row;       /* of a further row, with the first one's as 1 */
+        double attention_reads;     /* the first guess, in readings of keys and values of 16 bits */
         double attention_most;      /* attention is at most so many times its first guess */
         double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
         double largest_first_error; /* the same in a level's first passes, and for rows that no pass

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "speculate/tuning.h"
+
 /* Tokens of low confidence are kept half as often as was said: all are worth half, and the likelier
  * ones still more. */
 static void test_calibration(void)
@@ -117,7 +119,8 @@ static void test_costs(void)
 static void test_costs_by_length(void)
 {
     static const int32_t lengths[] = {100, 1000, 8000};
-    static const double guesses[] = {1e-6, 4e-6, 3e-5};
+    static const double guesses[] = {3e-6, 1e-5, 3e-5};
+    const double more = rf_tuning.cost.attention_row;
     for (int g = 0; g < 3; g++) {
         struct chain chain = {0};
         struct rf_pace pace;
@@ -133,12 +136,14 @@ static void test_costs_by_length(void)
                 int32_t rows = 1 + (int32_t)(h % 9);
                 double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
                 rf_pace_pass(&pace, 1, rows,
-                             0.1 * noise * (1 + 0.02 * rows + 1e-5 * rows * pace.length));
+                             0.1 * noise *
+                                 (1 + 0.02 * rows + 1e-5 * (1 + more * (rows - 1)) * pace.length));
             }
         for (int l = 0; l < 3; l++)
             for (int32_t rows = 1; rows <= 9; rows += 4) {
                 pace.length = lengths[l];
-                double wanted = 0.1 * (1 + 0.02 * rows + 1e-5 * rows * pace.length),
+                double read = (1 + more * (rows - 1)) * pace.length,
+                       wanted = 0.1 * (1 + 0.02 * rows + 1e-5 * read),
                        ratio = rf_pace_cost(&pace, 1, rows) / wanted;
                 CHECK_MSG(ratio > 0.9 && ratio < 1.1, "guess %g, %d rows after %d tokens: %.3f",
                           guesses[g], rows, pace.length, ratio);
@@ -149,6 +154,31 @@ static void test_costs_by_length(void)
         double near = rf_pace_cost(&pace, 1, 8);
         pace.length = 8000;
         CHECK(rf_pace_cost(&pace, 1, 8) == near);
+    }
+}
+
+/* Noise of single passes, over many texts, does not move what attention costs. */
+static void test_attention_in_noise(void)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct chain chain = {0};
+        struct rf_pace pace;
+        uint64_t h = seed;
+        chain_add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+        chain_add_target(&chain, 1.0);
+        chain.levels[1].attention = 2e-4;
+        rf_pace_init(&pace, chain.levels, 2);
+        double speed = 1.0;
+        for (int text = 0; text < 200; text++)
+            for (int pass = 0; pass < 150; pass++) {
+                h = mix(h);
+                double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
+                if (h % 50 == 0) speed = speed > 1.0 ? 1.0 : 1.8;
+                pace.length = 50 + pass;
+                rf_pace_pass(&pace, 1, 1, 0.1 * noise * speed * (1 + 2e-4 * pace.length));
+            }
+        double ratio = pace.costs[1].attention / pace.costs[1].seconds[0] / 2e-4;
+        CHECK_MSG(ratio > 0.4 && ratio < 2.5, "seed %d: attention %.3f", (int)seed, ratio);
     }
 }
 
@@ -215,7 +245,7 @@ static void test_costs_beside_others(void)
     uint64_t h = 1;
     chain_add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
     chain_add_target(&chain, 1.0);
-    chain.levels[1].attention = 1e-6; /* it is 1e-5 passes */
+    chain.levels[1].attention = 3e-6; /* it is 1e-5 passes */
     rf_pace_init(&pace, chain.levels, 2);
     for (int pass = 0; pass < 2400; pass++) {
         h = mix(h);
@@ -223,9 +253,10 @@ static void test_costs_beside_others(void)
         struct rf_other_rows others = {.rows = n, .context = n * lengths[(h >> 16) % 3]};
         double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
         pace.length = lengths[pass % 3];
-        int64_t context = others.context + own * pace.length;
+        double reads = 1 + rf_tuning.cost.attention_row * (own - 1),
+               context = (double)others.context + reads * pace.length;
         rf_pace_shared_pass(&pace, 1, own + n, &others,
-                            0.1 * noise * (1 + 0.02 * (own + n) + 1e-5 * (double)context));
+                            0.1 * noise * (1 + 0.02 * (own + n) + 1e-5 * context));
     }
     for (int own = 0; own < 3; own++)
         for (int other = 0; other < 3; other++) {
@@ -317,6 +348,7 @@ int main(void)
     test_slow_start();
     test_costs();
     test_costs_by_length();
+    test_attention_in_noise();
     test_costs_by_reading();
     test_costs_of_experts();
     test_costs_beside_others();
