@@ -27,6 +27,8 @@ N_VOCAB, N_CTX, WINDOW = 288, 2048, 48
 SIZES = dict(vocab_size=N_VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=N_CTX, bos_token_id=286, eos_token_id=287,
              pad_token_id=None)
+SMALLER = {"intermediate_size": 32, "tie_word_embeddings": True}
+SLIDING_FULL = SMALLER | {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
             "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 1.7], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0]}
 
@@ -38,6 +40,11 @@ MODELS = {
     "granite": ("granite", {"embedding_multiplier": 6.0, "residual_multiplier": 0.22, "attention_multiplier": 0.125,
                             "logits_scaling": 3.0, "tie_word_embeddings": True}),
     "olmo2": ("olmo2", {}),
+    # A scaling of the layers without a window alone.
+    "olmo3": ("olmo3", SLIDING_FULL | {"tie_word_embeddings": False, "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                           "original_max_position_embeddings": 256, "attention_factor": 1.2079441541679836},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 20000.0}}}),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "use_sliding_window": False, "tie_word_embeddings": True}),
     "phi3": ("phi3", {"sliding_window": WINDOW}),
     "phi4-mini": ("phi3", {"num_attention_heads": 2, "num_key_value_heads": 1, "partial_rotary_factor": 0.75, "sliding_window": None,
@@ -83,7 +90,7 @@ MODELS = {
 VISION = "gemma3-vision"
 NO_GGUF = {VISION, "gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
 PERMUTED = {"llama", "mistral", "granite", "smollm3"}
-GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3"}
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2"}
 
 
 def attention(module, query, key, value, mask, **kwargs):
@@ -190,8 +197,11 @@ def write_metadata(writer, name, kind, config):
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     rope = config.rope_parameters
-    if kind == "gemma3_text":
-        rope = rope["full_attention"]
+    if kind in {"gemma3_text", "olmo3"}:
+        local, rope = rope["sliding_attention"], rope["full_attention"]
+        if kind == "olmo3":
+            writer.add_rope_freq_base_swa(local["rope_theta"])
+            writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
     if getattr(config, "sliding_window", None):
@@ -204,6 +214,15 @@ def write_metadata(writer, name, kind, config):
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        for key, add in (("attention_factor", writer.add_rope_scaling_yarn_attn_factor),
+                         ("beta_fast", writer.add_rope_scaling_yarn_beta_fast),
+                         ("beta_slow", writer.add_rope_scaling_yarn_beta_slow)):
+            if rope.get(key) is not None:
+                add(rope[key])
     if rope["rope_type"] == "longrope":
         if kind != "phi3":
             writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)

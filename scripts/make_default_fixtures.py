@@ -17,10 +17,12 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 CLASSES = {
     "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
-    "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2",
+    "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2", "olmo3": "Olmo3",
     "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
     "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe"}
 GEMMA3 = {"gemma3_text", "gemma3"}
+TWO_ROTATIONS = GEMMA3 | {"olmo3"}
+BY_WINDOW = {"olmo3", "exaone4", "cohere2"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
          "num_key_value_heads": 2}
@@ -81,25 +83,27 @@ COMMON = {
         "original_max_position_embeddings": 2048, "attention_factor": 1.5}},
 }
 FULL, SLIDING = "full_attention", "sliding_attention"
+TWO = {
+    "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
+        "rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}}},
+    "local yarn": {"rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: YARN}},
+    "local dynamic": {"max_position_embeddings": 256, "rope_parameters": {
+        FULL: YARN, SLIDING: {"rope_type": "dynamic", "factor": 2.0}}},
+    "global dynamic": {"max_position_embeddings": 256, "rope_parameters": {
+        FULL: {"rope_type": "dynamic", "factor": 2.0}, SLIDING: {"rope_type": "llama3"} | LLAMA3}},
+    "global longrope": {"rope_parameters": {FULL: LONGROPE | {"original_max_position_embeddings": 1024},
+                                            SLIDING: {"rope_type": "default"}}},
+    "truncate inside": {"rope_parameters": {FULL: YARN | {"truncate": False}, SLIDING: {"rope_type": "default"}}},
+    "truncate outside": {"rope_parameters": {FULL: YARN, SLIDING: {"rope_type": "default"}, "truncate": False}},
+    "one of two": {"rope_parameters": {FULL: {"rope_type": "linear", "factor": 8.0}}, "rope_local_base_freq": 5e3},
+    "both places": {"rope_theta": 2e6, "rope_local_base_freq": 3e4,
+                    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+                    "rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: {"rope_type": "default"}}},
+    "null": {"rope_parameters": {FULL: None, SLIDING: None}},
+}
 SPECIAL = {
-    "gemma3_text": {
-        "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
-            "rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}}},
-        "local yarn": {"rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: YARN}},
-        "local dynamic": {"max_position_embeddings": 256, "rope_parameters": {
-            FULL: YARN, SLIDING: {"rope_type": "dynamic", "factor": 2.0}}},
-        "global dynamic": {"max_position_embeddings": 256, "rope_parameters": {
-            FULL: {"rope_type": "dynamic", "factor": 2.0}, SLIDING: {"rope_type": "llama3"} | LLAMA3}},
-        "global longrope": {"rope_parameters": {FULL: LONGROPE | {"original_max_position_embeddings": 1024},
-                                                SLIDING: {"rope_type": "default"}}},
-        "truncate inside": {"rope_parameters": {FULL: YARN | {"truncate": False}, SLIDING: {"rope_type": "default"}}},
-        "truncate outside": {"rope_parameters": {FULL: YARN, SLIDING: {"rope_type": "default"}, "truncate": False}},
-        "one of two": {"rope_parameters": {FULL: {"rope_type": "linear", "factor": 8.0}}, "rope_local_base_freq": 5e3},
-        "both places": {"rope_theta": 2e6, "rope_local_base_freq": 3e4,
-                        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-                        "rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: {"rope_type": "default"}}},
-        "null": {"rope_parameters": {FULL: None, SLIDING: None}},
-    },
+    "gemma3_text": TWO,
+    "olmo3": TWO,
     "phi3": {
         "su": {"max_position_embeddings": 8192, "rope_scaling": {
             "type": "su", "short_factor": SHORT, "long_factor": LONG, "original_max_position_embeddings": 2048}},
@@ -176,11 +180,13 @@ def numbers_of(kind, fields):
     rotary = type(getattr(model, "rotary_emb", None) or model.pos_emb)(config)
     if kind.startswith("lfm2") and not {"conv", FULL} >= set(config.layer_types):
         raise ValueError("its forward pass has no mask for such layers")
+    if kind in BY_WINDOW and SLIDING in config.layer_types and not config.sliding_window:
+        raise ValueError("its forward pass has no mask for such layers")
     is_conv = [not hasattr(layer, "self_attn") for layer in model.layers]
     first = model.layers[is_conv.index(False)].self_attn
     moe = getattr(model.layers[-1], "mlp", None) or model.layers[-1].feed_forward
     has = lambda module, name: getattr(getattr(module, name, None), "bias", None) is not None
-    kinds = [FULL, SLIDING] if kind in GEMMA3 else [None]
+    kinds = [FULL, SLIDING] if kind in TWO_ROTATIONS else [None]
     windows = [window_of(config, kind, layer) for layer in model.layers]
     made = {
         "n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
@@ -197,7 +203,7 @@ def numbers_of(kind, fields):
         "window": max(windows), "layers": "".join(
             "c" if not hasattr(layer, "self_attn") else "N" if not getattr(layer.self_attn, "use_rope", 1) and not window else "n" if not getattr(
                 layer.self_attn, "use_rope", 1) else "w" if window else "." for layer, window in zip(model.layers, windows)),
-        "local": "".join(".l"[kind in GEMMA3 and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
+        "local": "".join(".l"[kind in TWO_ROTATIONS and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
         "rotations": [rotation(config, rotary, t) for t in kinds
                       if t is None or t in config.layer_types],
         "n_expert": 0,
@@ -226,8 +232,8 @@ def main():
                 common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
             for case, fields in (common | special).items():
                 name_of_class = f"{name}ForConditionalGeneration" if kind == "gemma3" else f"{name}ForCausalLM"
-                if kind in GEMMA3 and fields.get("num_hidden_layers") == 2:
-                    fields = {"sliding_window_pattern": 2} | fields  # a layer with each rotation
+                if kind in TWO_ROTATIONS and fields.get("num_hidden_layers") == 2:  # a layer with each rotation
+                    fields = {"layer_types": [SLIDING, FULL]} | fields if kind == "olmo3" else {"sliding_window_pattern": 2} | fields
                 fields = {"text_config": fields} if kind == "gemma3" else fields
                 fields = {"architectures": [name_of_class], "model_type": kind, **fields}
                 try:

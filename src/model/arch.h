@@ -25,6 +25,7 @@ struct rf_arch_row {
     struct rf_params traits; /* the fields that the architecture alone decides */
     uint8_t flags[2];        /* enum rf_layer_flag of most layers, and of every `period`-th */
     int32_t period, odd_one; /* layer i is the odd one where i % period == odd_one; 0: none is */
+    int by_window;           /* layers only differ where the file has a window */
     int sqrt_embedding;      /* embeddings are multiplied by sqrt(n_embd) */
     int yarn_is_exact;       /* YaRN's ramp may end within a pair */
     int32_t n_layer_27b;     /* GGUF: a model of so many layers divides scores by

@@ -87,6 +87,18 @@ static void read_attention(struct rf_gguf *gguf)
     params->rope_dim = gguf_count(gguf, ".rope.dimension_count", params->head_dim);
 }
 
+/* transformers' attention_factor, which llama.cpp's converter copies and llama.cpp does not read:
+ * both compute the same where it is the magnitude that YaRN gives. */
+static void check_attention_factor(struct rf_gguf *gguf, double magnitude)
+{
+    enum { DIGITS = 10000 };
+    double stated = rf_gguf_float(gguf, ".rope.scaling.yarn_attn_factor", 0);
+    if (stated == 0 || stated == 1 || fabs(stated - magnitude) * DIGITS <= magnitude) return;
+    rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+           "key %s is %g, which is not supported: YaRN's own factor is %g", gguf->key, stated,
+           magnitude);
+}
+
 /* llama.cpp multiplies YaRN's own magnitude by attn_factor. */
 static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
 {
@@ -98,6 +110,7 @@ static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
         .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
         .is_whole = !rf_arch_row(gguf->reading->source->params.arch)->yarn_is_exact,
         .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
+    check_attention_factor(gguf, rf_yarn_magnitude(factor, 1));
     rf_rope_yarn(gguf->reading, &gguf->reading->source->params.rope, &yarn);
 }
 
@@ -151,7 +164,6 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
                 {".residual_scale", 1, RF_KEYS_SCALES},
                 {".embedding_scale", 1, RF_KEYS_SCALES},
                 {".rope.scaling.yarn_ext_factor", 1, 0},
-                {".rope.scaling.yarn_attn_factor", 1, 0},
                 {".rope.scaling.yarn_log_multiplier", 0, 0},
                 {".expert_weights_scale", 1, 0},
                 {".expert_group_count", 1, 0},
@@ -193,6 +205,17 @@ static void read_window_pattern(struct rf_gguf *gguf)
         flags[i] = row->flags[is_list ? !value->data[i] : i % period == period - 1];
 }
 
+/* The base frequency in layers with a rotation of their own: the architecture's, else that of the
+ * other layers. */
+static void gguf_local_rope(struct rf_gguf *gguf)
+{
+    struct rf_params *params = &gguf->reading->source->params;
+    const struct rf_arch_row *row = rf_arch_row(params->arch);
+    if (!(row->flags[0] & RF_LAYER_LOCAL_ROPE) || (row->by_window && !params->window)) return;
+    float theta = params->rope_local.theta > 0 ? params->rope_local.theta : params->rope.theta;
+    params->rope_local.theta = (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)theta);
+}
+
 /* Factors and caps. Such keys were refused for an architecture that has none. */
 static void gguf_scales(struct rf_gguf *gguf)
 {
@@ -206,9 +229,7 @@ static void gguf_scales(struct rf_gguf *gguf)
     params->logit_cap = (float)rf_gguf_float(gguf, ".final_logit_softcapping", 0);
     params->window = (int32_t)rf_gguf_integer(gguf, ".attention.sliding_window", 0, INT32_MAX, 0);
     if (params->window > 0) read_window_pattern(gguf);
-    if (params->rope_local.theta > 0)
-        params->rope_local.theta =
-            (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_local.theta);
+    gguf_local_rope(gguf);
     /* Gemma's query_pre_attn_scalar is no key: only the 27B models have another than head_dim. */
     if (params->n_layer == rf_arch_row(params->arch)->n_layer_27b)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);

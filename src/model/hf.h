@@ -56,6 +56,8 @@ void rf_hf_read_params(struct rf_hf *hf);
 /* The rotation of a class of transformers where config.json does not mention it. */
 struct rf_hf_rope {
     double theta;
+    double local;               /* base frequency in layers with a rotation of their own; 0: that of
+                                   the architecture, and rope_local_base_freq is read */
     int32_t original;           /* original_max_position_embeddings, in the class's own place: that
                                    of the scaling does not count; 0: it does */
     const struct rf_yarn *yarn; /* YaRN but for its magnitude; NULL: no scaling */

@@ -130,16 +130,17 @@ static int is_window_layer(const struct rf_hf_class *class, const struct layer_r
 static void read_layers(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     const struct rf_params *params = &hf->reading.source->params;
+    const struct rf_arch_row *row = rf_arch_row(class->arch);
     struct layer_rules rules = read_rules(hf, class);
-    int are_alike = params->window == 0 && !rf_arch_row(class->arch)->period;
+    int are_alike = params->window == 0 && (!row->period || row->by_window);
     if (hf->reading.code || are_alike || class->windows <= RF_HF_WINDOW_ALL) return;
     uint8_t *flags = rf_arch_own_flags(&hf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++) {
         int has_window = is_window_layer(class, &rules, i);
-        flags[i] =
-            (uint8_t)((has_window ? RF_LAYER_WINDOW : 0) |
-                      (has_window && params->rope_local.theta > 0 ? RF_LAYER_LOCAL_ROPE : 0) |
-                      (is_rotated(&rules, i) ? 0 : RF_LAYER_NO_ROPE));
+        flags[i] = row->period && class->windows == RF_HF_WINDOW_PERIOD
+                       ? row->flags[!has_window]
+                       : (uint8_t)((has_window ? RF_LAYER_WINDOW : 0) |
+                                   (is_rotated(&rules, i) ? 0 : RF_LAYER_NO_ROPE));
     }
 }
 
@@ -304,6 +305,7 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
 
     /* Check before and after: reading rotations relies on valid dimensions. */
     params->rope.theta = (float)class->rope.theta;
+    if (class->rope.local > 0) params->rope_local.theta = (float)class->rope.local;
     rf_params_check(&hf->reading);
     if (!hf->reading.code) rf_hf_read_rope(hf, &class->rope);
     if (!hf->reading.code) read_scales(hf, class);
