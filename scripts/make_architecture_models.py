@@ -84,13 +84,30 @@ MODELS = {
     "lfm2-bias": ("lfm2", {"num_hidden_layers": 4, "conv_L_cache": 6, "conv_bias": True, "block_ff_dim": 110,
                            "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.2, "full_attn_idxs": [0, 2],
                            "tie_word_embeddings": False}),
+    # Biases of queries, keys and values by default, a head wider than its share; another of the output by its own key.
+    "seed-oss": ("seed_oss", SMALLER | {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True}),
+    # Norms on both sides of the branches, half of a head rotates, neighbours together.
+    "glm4": ("glm4", SMALLER | {"head_dim": 16}),
+    # Rotation in the layers with a window alone.
+    "exaone4": ("exaone4", SLIDING_FULL),
+    # The same, with LayerNorm, and the feed-forward beside attention.
+    "cohere2": ("cohere2", SLIDING_FULL | {"logit_scale": 0.25}),
+    # LayerNorm with biases, a feed-forward without a gate.
+    "starcoder2": ("starcoder2", SMALLER),
+    # Queries grow with their position, by steps of 128.
+    "ministral3": ("ministral3", SMALLER | {"head_dim": 16, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 128,
+        "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}}),
+    # A text model of the older class in a model with a vision tower, whose output head is not the embedding although
+    # its class says so.
+    "mistral3-vision": ("mistral", {"intermediate_size": 32, "head_dim": 16, "sliding_window": None}),
     "gemma3-vision": ("gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW}),
 }
 # Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
-VISION = "gemma3-vision"
-NO_GGUF = {VISION, "gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
-PERMUTED = {"llama", "mistral", "granite", "smollm3"}
-GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2"}
+VISION = {"gemma3-vision", "mistral3-vision"}
+NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
+PERMUTED = {"llama", "mistral", "granite", "smollm3", "ministral3"}
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3"}
 
 
 def attention(module, query, key, value, mask, **kwargs):
@@ -116,6 +133,12 @@ def make_config(kind, changes):
 
 
 def make_vision_model(config):
+    if config.model_type == "mistral":
+        config = transformers.Mistral3Config(
+            text_config=config, image_token_index=285, spatial_merge_size=1,
+            vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, head_dim=8,
+                               image_size=8, patch_size=4))
+        return transformers.Mistral3ForConditionalGeneration(config)
     config = transformers.Gemma3Config(
         text_config=config, image_token_index=285, boi_token_index=284, eoi_token_index=283, mm_tokens_per_image=4,
         vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
@@ -125,9 +148,11 @@ def make_vision_model(config):
 
 def make_model(name, kind, changes):
     config = make_config(kind, changes)
-    new = make_vision_model if name == VISION else transformers.AutoModelForCausalLM.from_config
+    new = make_vision_model if name in VISION else transformers.AutoModelForCausalLM.from_config
     model = new(config).float().eval()
-    generator = torch.Generator().manual_seed(20)
+    generator, name_of_model = torch.Generator().manual_seed(20), name
+    if name == "mistral3-vision":
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
     for name, tensor in model.named_parameters():
         # A coarse grid: exact in BF16, and small when compressed.
         noise = torch.randn(tensor.shape, generator=generator).mul(2).round().div(2)
@@ -141,7 +166,8 @@ def make_model(name, kind, changes):
             tensor.data = noise / 2 ** round(math.log2(tensor.shape[1]) / 2)
         elif name.endswith(".bias"):
             tensor.data = noise / 4
-    model.tie_weights()
+    if name_of_model != "mistral3-vision":
+        model.tie_weights()
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(lambda module, args: (args[0].bfloat16().float(),))
@@ -192,7 +218,10 @@ def write_metadata(writer, name, kind, config):
         writer.add_vocab_size(config.vocab_size)
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.norm_eps if kind == "lfm2" else config.rms_norm_eps)
+    if kind in {"cohere2", "starcoder2"}:
+        writer.add_layer_norm_eps(config.layer_norm_eps if kind == "cohere2" else config.norm_epsilon)
+    else:
+        writer.add_layer_norm_rms_eps(config.norm_eps if kind == "lfm2" else config.rms_norm_eps)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
@@ -204,6 +233,15 @@ def write_metadata(writer, name, kind, config):
             writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    if kind == "exaone4":
+        writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+    if kind == "cohere2":
+        writer.add_logit_scale(config.logit_scale)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        writer.add_sliding_window_pattern(2) # the converter writes none; 4 is the default
+    if kind == "ministral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
     if kind == "granite":

@@ -19,10 +19,13 @@ CLASSES = {
     "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
     "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2", "olmo3": "Olmo3",
     "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
-    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe"}
+    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "seed_oss": "SeedOss", "glm4": "Glm4", "exaone4": "Exaone4",
+    "cohere2": "Cohere2", "starcoder2": "Starcoder2", "ministral3": "Ministral3", "mistral3": "Mistral3"}
 GEMMA3 = {"gemma3_text", "gemma3"}
 TWO_ROTATIONS = GEMMA3 | {"olmo3"}
 BY_WINDOW = {"olmo3", "exaone4", "cohere2"}
+TOWERS = {"gemma3", "mistral3"}
+EPSILONS = {"lfm2": "norm_eps", "lfm2_moe": "norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
          "num_key_value_heads": 2}
@@ -129,6 +132,17 @@ SPECIAL = {
                 "an empty rope_parameters": {"rope_parameters": {}},
                 "original beside": {"original_max_position_embeddings": 2048},
                 "no biases": {"attention_bias": False}},
+    "seed_oss": {"biases of both": {"attention_bias": False, "attention_out_bias": True, "mlp_bias": True}},
+    "glm4": {"partial": {"partial_rotary_factor": 0.25},
+             "partial inside": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e5, "partial_rotary_factor": 0.75}},
+             "partial, scaled": {"rope_scaling": YARN}},
+    "exaone4": {"a pattern of letters": EIGHT | {"sliding_window": 64, "sliding_window_pattern": "LLLG", "layer_types": TYPES},
+                "no window, by layer": EIGHT | {"sliding_window": None, "layer_types": [FULL] * 8}},
+    "cohere2": {"a factor": {"logit_scale": 0.5, "layer_norm_eps": 3e-5}},
+    "starcoder2": {"no biases at all": {"use_bias": False}, "a window": {"sliding_window": 64, "norm_epsilon": 3e-5}},
+    "ministral3": {"temperature": {"rope_parameters": YARN | {"llama_4_scaling_beta": 0.25, "mscale": 1.0, "mscale_all_dim": 1.0}},
+                   "temperature, magnitude": {"rope_parameters": YARN | {"llama_4_scaling_beta": 0.25}},
+                   "a window": {"sliding_window": 64}},
     "qwen2_moe": {"num_experts": {"num_experts": 16}},
     "qwen3_moe": {"num_experts": {"num_experts": 16}},
 }
@@ -167,9 +181,19 @@ def longest(config):
 def window_of(config, kind, layer):
     if kind.startswith("lfm2"):
         return 0
-    if kind in {"mistral", "mixtral", "qwen3_moe", "phi3"}:
+    if kind in {"mistral", "mixtral", "qwen3_moe", "phi3", "starcoder2", "ministral3", "mistral3"}:
         return config.sliding_window or 0
+    if kind == "exaone4" and not layer.self_attn.is_sliding:
+        return 0
     return getattr(layer.self_attn, "sliding_window", None) or 0
+
+
+def rotates(kind, attention):
+    if kind == "cohere2":
+        return attention.sliding_window is not None
+    if kind == "exaone4":
+        return attention.sliding_window is None or attention.is_sliding
+    return getattr(attention, "use_rope", 1)
 
 
 def numbers_of(kind, fields):
@@ -191,23 +215,26 @@ def numbers_of(kind, fields):
     made = {
         "n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
         "n_head_kv": config.num_key_value_heads or config.num_attention_heads, "head_dim": first.head_dim,
-        "n_ff": moe.w1.out_features if kind == "lfm2" else config.intermediate_size, "n_ctx": longest(config), "rms_eps": config.norm_eps if kind.startswith("lfm2") else config.rms_norm_eps,
+        "n_ff": moe.w1.out_features if kind == "lfm2" else config.intermediate_size, "n_ctx": longest(config), "rms_eps": getattr(config, EPSILONS.get(kind, "rms_norm_eps")),
         "is_tied": bool(whole.tie_word_embeddings), "qkv_bias": has(first, "q_proj"), "o_bias": has(first, "o_proj"),
-        "ffn_bias": has(getattr(model.layers[0], "mlp", None), "gate_proj"), "attention_scale": first.scaling,
+        "ffn_bias": has(getattr(model.layers[0], "mlp", None), "c_fc" if kind == "starcoder2" else "gate_proj"), "attention_scale": first.scaling,
         "embedding_scale": config.embedding_multiplier if kind == "granite" else
                            config.hidden_size ** 0.5 if "gemma" in kind else 1.0,
         "residual_scale": config.residual_multiplier if kind == "granite" else 1.0,
-        "logit_scale": 1 / config.logits_scaling if kind == "granite" else 1.0,
+        "logit_scale": 1 / config.logits_scaling if kind == "granite" else config.logit_scale if kind == "cohere2" else 1.0,
         "attention_cap": getattr(first, "attn_logit_softcapping", None) or 0,
         "logit_cap": getattr(config, "final_logit_softcapping", None) or 0,
         "window": max(windows), "layers": "".join(
-            "c" if not hasattr(layer, "self_attn") else "N" if not getattr(layer.self_attn, "use_rope", 1) and not window else "n" if not getattr(
-                layer.self_attn, "use_rope", 1) else "w" if window else "." for layer, window in zip(model.layers, windows)),
+            "c" if not hasattr(layer, "self_attn") else "nN"[not window] if not rotates(kind, layer.self_attn) else
+            "w" if window else "." for layer, window in zip(model.layers, windows)),
         "local": "".join(".l"[kind in TWO_ROTATIONS and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
         "rotations": [rotation(config, rotary, t) for t in kinds
                       if t is None or t in config.layer_types],
         "n_expert": 0,
     }
+    if config.model_type == "ministral3":
+        made["temperature"] = config.rope_parameters["llama_4_scaling_beta"]
+        made["temperature_step"] = config.rope_parameters["original_max_position_embeddings"]
     if any(is_conv):
         conv = model.layers[is_conv.index(True)].conv
         made |= {"conv_rows": conv.conv.kernel_size[0], "conv_bias": has(conv, "in_proj")}
@@ -228,13 +255,16 @@ def main():
         for kind, name in CLASSES.items():
             special = {n: SMALL | fields for n, fields in SPECIAL.get(kind, {}).items()}
             common = COMMON
-            if kind == "gemma3":  # differs from gemma3_text in the place of the values alone
+            if kind in TOWERS:  # the text model's values are in another place
                 common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
+            if kind == "mistral3":
+                special = {f"{n}, {t}": COMMON[n] | {"model_type": t} for t in ("mistral", "ministral3")
+                           for n in ("silent", "numbers", "no window")}
             for case, fields in (common | special).items():
-                name_of_class = f"{name}ForConditionalGeneration" if kind == "gemma3" else f"{name}ForCausalLM"
+                name_of_class = f"{name}ForConditionalGeneration" if kind in TOWERS else f"{name}ForCausalLM"
                 if kind in TWO_ROTATIONS and fields.get("num_hidden_layers") == 2:  # a layer with each rotation
                     fields = {"layer_types": [SLIDING, FULL]} | fields if kind == "olmo3" else {"sliding_window_pattern": 2} | fields
-                fields = {"text_config": fields} if kind == "gemma3" else fields
+                fields = {"text_config": fields} if kind in TOWERS else fields
                 fields = {"architectures": [name_of_class], "model_type": kind, **fields}
                 try:
                     wanted = numbers_of(kind, fields)

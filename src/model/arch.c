@@ -70,7 +70,7 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "phi3",
      .gguf_rope = RF_ROPE_NEOX,
      .keys = RF_KEYS_WINDOW | RF_KEYS_LONGROPE,
-     .traits = {.fused = 1}},
+     .traits = {.fused = RF_FUSED_QKV | RF_FUSED_GATE_UP}},
     {.arch = RF_ARCH_GEMMA2,
      .name = "gemma2",
      .gguf_rope = RF_ROPE_NEOX,

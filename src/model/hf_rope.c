@@ -93,7 +93,9 @@ static void read_default_yarn(struct rf_hf *hf, const struct rotation *rotation)
     struct rf_yarn yarn = *rotation->defaults->yarn;
     yarn.original =
         rf_hf_count(hf, hf->text, "original_max_position_embeddings", (int32_t)yarn.original);
-    yarn.magnitude = rf_yarn_magnitude(yarn.factor, 1);
+    if (rotation->defaults->yarn_theta > 0)
+        rotation->to->theta = (float)rotation->defaults->yarn_theta;
+    if (yarn.magnitude == 0) yarn.magnitude = rf_yarn_magnitude(yarn.factor, 1);
     rf_rope_yarn(&hf->reading, rotation->to, &yarn);
 }
 
@@ -247,6 +249,18 @@ static void read_two_rotations(struct rf_hf *hf, const struct rf_hf_rope *defaul
     read_rotation(hf, &local);
 }
 
+/* How queries grow with their position, which is stated beside the rotation. */
+static void read_temperature(struct rf_hf *hf, const struct rotation *rotation)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    const struct rf_hf_rope *defaults = rotation->defaults;
+    int is_silent = !rotation->objects[0] && defaults->yarn;
+    params->temperature = (float)rope_number(hf, rotation, "llama_4_scaling_beta",
+                                             is_silent ? defaults->temperature : 0);
+    params->temperature_step =
+        is_silent ? (int32_t)defaults->yarn->original : original_context(hf, rotation);
+}
+
 void rf_hf_read_rope(struct rf_hf *hf, const struct rf_hf_rope *defaults)
 {
     struct rf_params *params = &hf->reading.source->params;
@@ -266,6 +280,7 @@ void rf_hf_read_rope(struct rf_hf *hf, const struct rf_hf_rope *defaults)
                                       .to = &params->rope,
                                       .n_ctx = params->n_ctx_train};
     refuse_nested(hf, rotation.objects[0]);
+    if (defaults->temperature > 0) read_temperature(hf, &rotation);
     if (!rotation.objects[0] && defaults->yarn)
         read_default_yarn(hf, &rotation);
     else

@@ -316,7 +316,6 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
         read_ids(reader, name, entry, extent);
         return;
     }
-    if (reader->hf->is_tied && strcmp(translated, "output.weight") == 0) return;
     struct node *node = rf_take(reading, 1, sizeof *node, "tensors");
     if (!node) return;
     node->tensor.name = rf_keep_text(reading, rf_str_of(translated));

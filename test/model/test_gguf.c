@@ -129,6 +129,7 @@ static const struct mutation llama_mutations[] = {
     {"Nearest is llama", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
     {"general.architecture is of type UINT32", F, SET_U32, .target = "general.architecture",
      .number = 1},
+    {"reads images or sound", U, SET_STRING, .target = "general.type", .text = "mmproj"},
     {"general.type is \"adapter\"", U, SET_STRING, .target = "general.type", .text = "adapter"},
     {"split.count", U, SET_U32, .target = "split.count", .number = 3},
     {"llama.expert_used_count is missing", F, SET_U32, .target = "llama.expert_count", .number = 8},
@@ -172,14 +173,14 @@ static const struct mutation llama_mutations[] = {
     {"the rotated dimension is 6", F, SET_U32, .target = "llama.rope.dimension_count", .number = 6},
     {"llama.rope.dimension_count is 0", F, SET_U32, .target = "llama.rope.dimension_count",
      .number = 0},
-    {"epsilon of the RMS norms is 0", F, SET_F32,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = 0},
-    {"epsilon of the RMS norms is -1", F, SET_F32,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = -1},
-    {"epsilon of the RMS norms is nan", F, SET_F32,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = (double)NAN},
-    {"epsilon of the RMS norms is inf", F, SET_F64,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = (double)INFINITY},
+    {"epsilon of the norms is 0", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = 0},
+    {"epsilon of the norms is -1", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = -1},
+    {"epsilon of the norms is nan", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = (double)NAN},
+    {"epsilon of the norms is inf", F, SET_F64, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = (double)INFINITY},
     {"layer_norm_rms_epsilon is missing", F, DROP,
      .target = "llama.attention.layer_norm_rms_epsilon"},
     {"theta) is 0", F, SET_F32, .target = "llama.rope.freq_base", .real = 0},
@@ -510,6 +511,39 @@ static void test_yarn(void)
     rf_source_close(source);
 }
 
+static void with_own_factor(struct w_file *file)
+{
+    with_yarn(file);
+    w_f32(file, "llama.rope.scaling.yarn_attn_factor", (float)(1 + 0.1 * log(4.0)));
+}
+
+static void with_other_factor(struct w_file *file)
+{
+    with_yarn(file);
+    w_f32(file, "llama.rope.scaling.yarn_attn_factor", 1.25f);
+}
+
+/* transformers' attention_factor, which is read where llama.cpp computes the same without it. */
+static void test_attention_factor(void)
+{
+    struct rf_source *source = open_edited(w_llama, with_own_factor), *other = NULL;
+    if (source)
+        CHECK(fabs((double)source->params.rope.magnitude - 0.5 * (1 + 0.1 * log(4.0))) < 1e-7);
+    rf_source_close(source);
+    static struct w_file file;
+    struct rf_error error = {0};
+    size_t bytes, header;
+    w_llama(&file);
+    with_other_factor(&file);
+    w_place(&file);
+    unsigned char *data = w_bytes(&file, &bytes, &header);
+    CHECK_INT(probe_write(path, data, bytes), 0);
+    CHECK_INT(rf_source_open(&other, path, NULL, &rf_system_allocator, &error), RF_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(error.text, "yarn_attn_factor is 1.25"), "%s", error.text);
+    rf_source_close(other);
+    free(data);
+}
+
 static void with_layer_arrays(struct w_file *file)
 {
     const uint32_t ff[] = {16}, heads[] = {2};
@@ -734,6 +768,7 @@ int main(void)
     test_good_llama();
     test_good_variants();
     test_yarn();
+    test_attention_factor();
     test_stories();
     test_paths();
     for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)
