@@ -101,6 +101,7 @@ const struct rf_arch_row rf_arch_rows[] = {
      .odd_one = 5,
      .sqrt_embedding = 1,
      .n_layer_27b = 62},
+    {.arch = RF_ARCH_SEED_OSS, .name = "seed_oss", .gguf_rope = RF_ROPE_NEOX},
     {.name = NULL},
 };
 
