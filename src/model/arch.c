@@ -102,6 +102,10 @@ const struct rf_arch_row rf_arch_rows[] = {
      .sqrt_embedding = 1,
      .n_layer_27b = 62},
     {.arch = RF_ARCH_SEED_OSS, .name = "seed_oss", .gguf_rope = RF_ROPE_NEOX},
+    {.arch = RF_ARCH_GLM4,
+     .name = "glm4",
+     .gguf_rope = RF_ROPE_NORM,
+     .traits = {.post_norm = 1, .fused = RF_FUSED_GATE_UP}},
     {.name = NULL},
 };
 

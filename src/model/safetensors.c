@@ -50,6 +50,9 @@ static const struct alias {
     {RF_ARCH_LFM2, "mlp.experts.*.down_proj.weight", "feed_forward.experts.*.w2.weight"},
     {RF_ARCH_LFM2, "mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj"},
     {RF_ARCH_LFM2, "mlp.experts.down_proj", "feed_forward.experts.down_proj"},
+    {RF_ARCH_GLM4, "post_attention_layernorm.weight", "post_self_attn_layernorm.weight"},
+    {RF_ARCH_GLM4, "pre_feedforward_layernorm.weight", "post_attention_layernorm.weight"},
+    {RF_ARCH_GLM4, "post_feedforward_layernorm.weight", "post_mlp_layernorm.weight"},
 };
 
 /* The table's name as files of the architecture have it. */
