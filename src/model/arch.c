@@ -106,6 +106,15 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "glm4",
      .gguf_rope = RF_ROPE_NORM,
      .traits = {.post_norm = 1, .fused = RF_FUSED_GATE_UP}},
+    {.arch = RF_ARCH_EXAONE4,
+     .name = "exaone4",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LLAMA3,
+     .traits = {.qk_norm = 1, .post_norm = 1, .no_input_norm = 1},
+     .flags = {RF_LAYER_WINDOW, RF_LAYER_NO_ROPE},
+     .period = 4,
+     .odd_one = 3,
+     .by_window = 1},
     {.name = NULL},
 };
 
