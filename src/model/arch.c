@@ -115,6 +115,14 @@ const struct rf_arch_row rf_arch_rows[] = {
      .period = 4,
      .odd_one = 3,
      .by_window = 1},
+    {.arch = RF_ARCH_COHERE2,
+     .name = "cohere2",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LOGITS,
+     .traits = {.layer_norm = 1, .parallel = 1},
+     .flags = {RF_LAYER_WINDOW, RF_LAYER_NO_ROPE},
+     .period = 4,
+     .odd_one = 3},
     {.name = NULL},
 };
 
