@@ -123,6 +123,11 @@ const struct rf_arch_row rf_arch_rows[] = {
      .flags = {RF_LAYER_WINDOW, RF_LAYER_NO_ROPE},
      .period = 4,
      .odd_one = 3},
+    {.arch = RF_ARCH_STARCODER2,
+     .name = "starcoder2",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.layer_norm = 1, .norm_bias = 1, .no_gate = 1, .gelu = 1}},
     {.name = NULL},
 };
 

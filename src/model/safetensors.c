@@ -53,6 +53,10 @@ static const struct alias {
     {RF_ARCH_GLM4, "post_attention_layernorm.weight", "post_self_attn_layernorm.weight"},
     {RF_ARCH_GLM4, "pre_feedforward_layernorm.weight", "post_attention_layernorm.weight"},
     {RF_ARCH_GLM4, "post_feedforward_layernorm.weight", "post_mlp_layernorm.weight"},
+    {RF_ARCH_STARCODER2, "mlp.up_proj.weight", "mlp.c_fc.weight"},
+    {RF_ARCH_STARCODER2, "mlp.up_proj.bias", "mlp.c_fc.bias"},
+    {RF_ARCH_STARCODER2, "mlp.down_proj.weight", "mlp.c_proj.weight"},
+    {RF_ARCH_STARCODER2, "mlp.down_proj.bias", "mlp.c_proj.bias"},
 };
 
 /* The table's name as files of the architecture have it. */
