@@ -128,6 +128,10 @@ const struct rf_arch_row rf_arch_rows[] = {
      .gguf_rope = RF_ROPE_NEOX,
      .keys = RF_KEYS_WINDOW,
      .traits = {.layer_norm = 1, .norm_bias = 1, .no_gate = 1, .gelu = 1}},
+    {.arch = RF_ARCH_MISTRAL3, /* Ministral 3, and what Mistral Small 3.1 and later are in GGUF */
+     .name = "mistral3",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LLAMA3 | RF_KEYS_TEMPERATURE},
     {.name = NULL},
 };
 

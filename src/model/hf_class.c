@@ -15,6 +15,13 @@
 static const struct rf_yarn gpt_oss_yarn = {
     .factor = 32, .original = 4096, .beta_fast = 32, .beta_slow = 1};
 
+static const struct rf_yarn ministral3_yarn = {.factor = 16,
+                                               .original = 16384,
+                                               .beta_fast = 32,
+                                               .beta_slow = 1,
+                                               .is_whole = 1,
+                                               .magnitude = 1};
+
 static const struct rf_hf_class classes[] = {
     {.name = "LlamaForCausalLM",
      .model_type = "llama",
@@ -297,6 +304,25 @@ static const struct rf_hf_class classes[] = {
      .has_o_bias = 1,
      .has_bias = 1,
      .mlp_bias = "use_bias"},
+    {.name = "Ministral3ForCausalLM",
+     .model_type = "ministral3",
+     .arch = RF_ARCH_MISTRAL3,
+     .n_layer = 34,
+     .n_embd = 4096,
+     .n_ff = 14336,
+     .n_head = 32,
+     .n_head_kv = 8,
+     .head_dim = 128,
+     .n_ctx = 262144,
+     .rms_eps = 1e-5,
+     .rope = {.theta = 10000, .yarn = &ministral3_yarn, .yarn_theta = 1e6, .temperature = 0.1},
+     .windows = RF_HF_WINDOW_ALL},
+    {.name = "Mistral3ForConditionalGeneration",
+     .model_type = "mistral3",
+     .arch = RF_ARCH_MISTRAL3,
+     .is_tied = 1,
+     .has_vision = 1,
+     .names_text = 1},
     {.name = "Lfm2ForCausalLM",
      .model_type = "lfm2",
      .arch = RF_ARCH_LFM2,
