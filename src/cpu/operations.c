@@ -173,21 +173,23 @@ static void clamp_gate(const struct rf_op *op, float *gate, float *up, size_t n)
     }
 }
 
+/* gelu(x), as that of a gate before a row of ones. */
 void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
-    float ones[PART];
+    float ones[PART], *made = worker_row(view, worker);
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
-    float *made = worker_row(view, worker);
-    size_t width = x->width, parts = (width + PART - 1) / PART;
+    struct cpu_buffer *out = &view->buffers[op->out[0]];
+    size_t width = x->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
+    size_t parts = (width + part - 1) / part;
     for (size_t j = 0; j < PART; j++) ones[j] = 1;
-    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
-    for (size_t i; cpu_items_next(&items, &i);) {
-        for (size_t p = 0; p < parts; p++) {
-            size_t first = p * PART, left = width - first;
-            view->kernels->gelu_gate(made + first, buffer_row(x, i) + first, ones,
-                                     left < PART ? left : PART);
-        }
-        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, width, made);
+    struct cpu_items items = cpu_items(worker, view->n_rows * parts, rows_grain(view->n_rows));
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * part,
+               n = width - first < part ? width - first : part;
+        const float *row = buffer_row(x, i) + first;
+        for (size_t at = 0; at < n; at += PART)
+            view->kernels->gelu_gate(made + at, row + at, ones, n - at < PART ? n - at : PART);
+        rf_cpu_pack(view, out, i, first, n, made);
     }
 }
 
