@@ -132,6 +132,7 @@ static const struct rf_backend_ops ops = {
     .cache_trim = gpu_cache_trim,
     .cache_settle = gpu_cache_settle,
     .cache_resume = gpu_cache_resume,
+    .cache_can_save = gpu_cache_can_save,
     .cache_keep = gpu_cache_keep,
     .cache_bytes = gpu_cache_bytes,
     .cache_held = gpu_cache_held,

@@ -99,6 +99,7 @@ void gpu_cache_free(struct rf_cache *cache);
 void gpu_cache_trim(struct rf_cache *cache, int32_t n);
 void gpu_cache_settle(struct rf_cache *cache, int32_t n);
 int32_t gpu_cache_resume(const struct rf_cache *cache, int32_t n);
+int gpu_cache_can_save(const struct rf_cache *cache, int32_t n);
 int gpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                    struct rf_error *error);
 uint64_t gpu_cache_bytes(const struct rf_cache *cache, int32_t n);

@@ -423,7 +423,11 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     case RF_OP_EXPERT_LINEAR: return launch_linear(view, launch, op, n);
     case RF_OP_ROPE_STORE: return launch_rope_store(view, launch, op, n);
     case RF_OP_ATTENTION: return launch_attention(view, launch, op);
-    case RF_OP_SHORT_CONV: break; /* gpu_can_compute refuses it */
+    case RF_OP_SHORT_CONV:
+    case RF_OP_DELTA:
+    case RF_OP_NORM_GATE:
+    case RF_OP_SPLIT_GATE:
+    case RF_OP_SIGMOID_GATE: break; /* gpu_can_compute refuses them */
     case RF_OP_SILU_GATE:
     case RF_OP_GELU_GATE:
     case RF_OP_GELU: return launch_gate(view, launch, op, n);

@@ -28,6 +28,9 @@ RIFFLE_API int64_t riffle_chat_tokenize_json(const riffle_model *model, const ch
 /* 1 if a template was chosen or the file has one, even one that is not understood; 0: a base model,
  * which continues texts. */
 RIFFLE_API int riffle_model_has_template(const riffle_model *model);
+/* The Jinja source of the template that conversations are formatted with; "": there is none. It
+ * lives as long as the model. */
+RIFFLE_API const char *riffle_model_template(const riffle_model *model);
 
 /* 1 if models of this architecture can run, by its name in GGUF files (general.architecture). */
 RIFFLE_API int riffle_knows_architecture(const char *name);
@@ -132,7 +135,16 @@ typedef struct riffle_batch_options {
      * alike. Texts that were not used for long and cost little to read again go first. 0: 1 GiB, or
      * an eighth of the memory if that is less. */
     uint64_t kept_bytes;
-    uint64_t reserved[8];
+    /* A folder for kept texts, as saved sessions; NULL: none. Texts of earlier batches with the
+     * same model, options and kernels are found in it; riffle_batch_store writes those of this one.
+     * Nobody else may write to it: a file is believed. The folder must be there. */
+    const char *store_folder;
+    uint64_t store_bytes; /* limit of all texts in the folder; the least recently used go first */
+    /* Tells, in a sentence, of a file that was damaged and was removed, or could not be used. NULL:
+     * nobody is told. */
+    void (*on_store)(void *user, const char *sentence);
+    void *store_user;
+    uint64_t reserved[4];
 } riffle_batch_options;
 
 RIFFLE_API void riffle_batch_options_init(riffle_batch_options *options, size_t struct_size);
@@ -228,6 +240,10 @@ RIFFLE_API int riffle_batch_cancel(riffle_batch *batch, int64_t id);
 /* Makes one pass at most. Returns how many answers have not ended. The failure of one answer is
  * reported by its on_answer. */
 RIFFLE_API int32_t riffle_batch_step(riffle_batch *batch);
+
+/* Writes a kept text to options.store_folder that is not there yet, which takes time: between
+ * answers. Returns how many are left. */
+RIFFLE_API int32_t riffle_batch_store(riffle_batch *batch);
 
 typedef struct riffle_batch_stats {
     int32_t waiting, reading, generating; /* answers by state; reading: of the prompt */

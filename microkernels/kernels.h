@@ -148,6 +148,28 @@ struct rf_read_args {
     size_t times;
 };
 
+/* A row's step of the gated delta rule in some columns of one head's matrix (Yang, Kautz and
+ * Hatamizadeh 2024), from S' before the row to S after it. The same bits on every tier, a column's
+ * whatever columns are beside it:
+ *
+ * - h = sum over r of S'[r] k[r], in sums h_i = fma(S'[r], k[r], h_i) from 0 on, i = r mod 4, in
+ *   the order of r; then h = (h_0 + h_1) + (h_2 + h_3)
+ * - u = b fma(-g, h, v)
+ * - S[r] = fma(k[r], u, g S'[r])
+ * - out = sum over r of S[r] q[r], in sums as above */
+struct rf_delta_args {
+    const float *from; /* S' [rows][width] */
+    float *to;         /* S, may be `from`; NULL: not wanted */
+    size_t rows;
+    size_t width;       /* columns, from 1 to RF_DELTA_COLUMNS */
+    const float *q, *k; /* [rows] */
+    const float *v;     /* [width] */
+    float b, g;
+    float *out; /* [width]; NULL: not wanted */
+};
+
+enum { RF_DELTA_COLUMNS = 16, RF_DELTA_SUMS = 4 };
+
 typedef void rf_gate_fn(float *out, const float *gate, const float *up, size_t n);
 
 struct rf_kernels {
@@ -191,6 +213,8 @@ struct rf_kernels {
     /* out[i] = gelu(gate[i]) * up[i],  gelu(v) = v / 2 (1 + tanh u) = v / (1 + exp(-2 u)) with
      * u = sqrt(2 / pi) (v + 0.044715 v^3)  (Hendrycks and Gimpel 2016, section 2) */
     rf_gate_fn *gelu_gate;
+
+    void (*delta_step)(const struct rf_delta_args *args);
 
     void (*f32_to_f16)(uint16_t *out, const float *x, size_t n);
     void (*f32_to_bf16)(uint16_t *out, const float *x, size_t n);

@@ -21,6 +21,11 @@ int rf_free_bytes(const char *path, uint64_t *bytes, struct rf_error *error);
 /* Removes a file, a symbolic link or an empty folder. */
 int rf_remove(const char *path, struct rf_error *error);
 
+/* Sets the time of a file's last change to now. 0 or -1. */
+int rf_file_touch(const char *path);
+/* 1 if `path` is a folder of this user that no other one may change (on Windows: any folder). */
+int rf_folder_is_own(const char *path);
+
 /* Changes whenever the file does, also where its time is set back: nothing sets ctime. */
 struct rf_file_mark {
     uint64_t bytes, inode;

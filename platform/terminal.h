@@ -48,7 +48,8 @@ void rf_terminal_restore(void);
  * handler calls `wake` (may be NULL). Many unanswered interrupts still end the process, with status
  * 130. */
 void rf_interrupts_catch(void (*wake)(void *user), void *user);
-/* Counts SIGTERM and SIGHUP, too: for work that keeps what it has done. Ignored ones stay so. */
+/* Counts SIGTERM and SIGHUP, too: for work that keeps what it has done. Ignored ones stay so, and
+ * SIGHUP where rf_hangups_catch counts it. */
 void rf_interrupts_catch_all(void);
 /* From now on SIGHUP is counted by itself, unless it is ignored: for programs that then read their
  * files again. */

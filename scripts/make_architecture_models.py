@@ -84,6 +84,18 @@ MODELS = {
     "lfm2-bias": ("lfm2", {"num_hidden_layers": 4, "conv_L_cache": 6, "conv_bias": True, "block_ff_dim": 110,
                            "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.2, "full_attn_idxs": [0, 2],
                            "tie_word_embeddings": False}),
+    # Layers with the gated delta rule, two heads of v to one of k, and gated attention with partial rotation.
+    "qwen35": ("qwen3_5_text", {"num_hidden_layers": 4, "head_dim": 16, "linear_num_key_heads": 2,
+                                "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
+                                "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                                                    "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
+                                                    "mrope_interleaved": True}}),
+    # Another order of layers, a longer convolution, heads of v and k one to one, of 16 and 32 columns; biases.
+    "qwen35-bias": ("qwen3_5_text", {"num_hidden_layers": 4, "head_dim": 16, "linear_num_key_heads": 2,
+                                     "linear_num_value_heads": 2, "linear_key_head_dim": 16,
+                                     "linear_value_head_dim": 32, "linear_conv_kernel_dim": 6, "attention_bias": True,
+                                     "layer_types": ["full_attention", "linear_attention", "linear_attention",
+                                                     "full_attention"], "tie_word_embeddings": True}),
     # Biases of queries, keys and values by default, a head wider than its share; another of the output by its own key.
     "seed-oss": ("seed_oss", SMALLER | {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True}),
     # Norms on both sides of the branches, half of a head rotates, neighbours together.
@@ -107,7 +119,8 @@ MODELS = {
 VISION = {"gemma3-vision", "mistral3-vision"}
 NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
 PERMUTED = {"llama", "mistral", "granite", "smollm3", "ministral3"}
-GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3"}
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3",
+             "qwen3_5_text": "qwen35"}
 
 
 def attention(module, query, key, value, mask, **kwargs):
@@ -146,6 +159,11 @@ def make_vision_model(config):
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
+def adds_one(kind, name):
+    """Whether the norm's weights count from 1 on."""
+    return kind.startswith("gemma") or kind == "qwen3_5_text" and "linear_attn" not in name
+
+
 def make_model(name, kind, changes):
     config = make_config(kind, changes)
     new = make_vision_model if name in VISION else transformers.AutoModelForCausalLM.from_config
@@ -156,10 +174,12 @@ def make_model(name, kind, changes):
     for name, tensor in model.named_parameters():
         # A coarse grid: exact in BF16, and small when compressed.
         noise = torch.randn(tensor.shape, generator=generator).mul(2).round().div(2)
-        if "conv.conv.weight" in name:
+        if "conv.conv.weight" in name or "conv1d.weight" in name or name.endswith("A_log"):
+            tensor.data = noise / 2
+        elif name.endswith("dt_bias"):
             tensor.data = noise / 2
         elif "norm" in name:
-            tensor.data = noise / 4 + (0 if kind.startswith("gemma") else 1)
+            tensor.data = noise / 4 + (0 if adds_one(kind, name) else 1)
         elif "embed" in name or "lm_head" in name:
             tensor.data = noise / 2
         elif tensor.dim() == 2:
@@ -261,6 +281,8 @@ def write_metadata(writer, name, kind, config):
                          ("beta_slow", writer.add_rope_scaling_yarn_beta_slow)):
             if rope.get(key) is not None:
                 add(rope[key])
+    if kind == "qwen3_5_text":
+        write_delta_metadata(writer, config)
     if rope["rope_type"] == "longrope":
         if kind != "phi3":
             writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
@@ -270,6 +292,33 @@ def write_metadata(writer, name, kind, config):
         writer.add_rope_scaling_attn_factors(magnitude)
         for which in ("long", "short"):
             writer.add_tensor(f"rope_factors_{which}.weight", np.array(rope[f"{which}_factor"], np.float32))
+
+
+def write_delta_metadata(writer, config):
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
+    writer.add_rope_dimension_sections([11, 11, 10, 0])
+    if config.layer_types[0] == "full_attention":
+        writer.add_array("qwen35.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
+    else:
+        writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+
+
+def tiled(config, name, values):
+    """llama.cpp's order of the heads of v: those of one head of k stand apart."""
+    keys, heads, dim = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_value_head_dim
+    order = lambda size: np.arange(heads * size).reshape(keys, heads // keys, size).swapaxes(0, 1).ravel()
+    n_qk = 2 * keys * config.linear_key_head_dim
+    if "in_proj_qkv" in name or "conv1d" in name:
+        return np.concatenate([values[:n_qk], values[n_qk:][order(dim)]])
+    if "out_proj" in name:
+        return values[:, order(dim)]
+    if "in_proj_z" in name:
+        return values[order(dim)]
+    return values if "norm" in name else values[order(1)]
 
 
 def write_vocabulary(writer):
@@ -297,14 +346,21 @@ def write_gguf(path, name, kind, model):
         if hf_name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         values = tensor.float().numpy()
-        if kind.startswith("gemma") and "norm" in hf_name:
+        if "norm" in hf_name and adds_one(kind, hf_name):
             values = values + 1
+        if "conv1d" in hf_name:
+            values = values.squeeze(1)
+        if "linear_attn" in hf_name:
+            values = tiled(config, hf_name, values)
+        if hf_name.endswith("A_log"):
+            values = -np.exp(values)
+        hf_name = hf_name.replace("dt_bias", "dt_proj.bias")
         if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
             values = permute(values, config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads)
         new = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         if "conv.conv" in hf_name:
             values = values.squeeze(1)
-        if values.ndim == 1 or "conv.conv" in hf_name:
+        if values.ndim == 1 or "conv.conv" in hf_name or "conv1d" in hf_name:
             writer.add_tensor(new, values.astype(np.float32))
         else:
             bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)

@@ -20,11 +20,13 @@ CLASSES = {
     "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2", "olmo3": "Olmo3",
     "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
     "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "seed_oss": "SeedOss", "glm4": "Glm4", "exaone4": "Exaone4",
-    "cohere2": "Cohere2", "starcoder2": "Starcoder2", "ministral3": "Ministral3", "mistral3": "Mistral3"}
+    "cohere2": "Cohere2", "starcoder2": "Starcoder2", "ministral3": "Ministral3", "mistral3": "Mistral3",
+    "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5"}
 GEMMA3 = {"gemma3_text", "gemma3"}
 TWO_ROTATIONS = GEMMA3 | {"olmo3"}
 BY_WINDOW = {"olmo3", "exaone4", "cohere2"}
-TOWERS = {"gemma3", "mistral3"}
+VISION = {"gemma3", "mistral3", "qwen3_5"}
+DELTA = {"qwen3_5_text", "qwen3_5"}
 EPSILONS = {"lfm2": "norm_eps", "lfm2_moe": "norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
@@ -85,7 +87,7 @@ COMMON = {
     "longrope, attention factor": SMALL | {"max_position_embeddings": 8192, "rope_scaling": LONGROPE | {
         "original_max_position_embeddings": 2048, "attention_factor": 1.5}},
 }
-FULL, SLIDING = "full_attention", "sliding_attention"
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 TWO = {
     "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
         "rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}}},
@@ -127,6 +129,20 @@ SPECIAL = {
                            "layer_types": ["conv", "full_attention", "conv", "conv"]},
         "experts": {"num_experts": 7, "norm_topk_prob": False, "layer_types": ["full_attention", "conv"],
                     "num_dense_layers": 1, "tie_embedding": False}},
+    "qwen3_5_text": {
+        "layers by type": {"num_hidden_layers": 4, "linear_conv_kernel_dim": 5,
+                           "layer_types": [FULL, LINEAR, LINEAR, FULL]},
+        "layers by interval": {"num_hidden_layers": 7, "full_attention_interval": 3},
+        "both": {"num_hidden_layers": 3, "full_attention_interval": 2, "layer_types": [LINEAR, LINEAR, FULL]},
+        "sizes": {"linear_num_key_heads": 3, "linear_num_value_heads": 6, "linear_key_head_dim": 24,
+                  "linear_value_head_dim": 40, "full_attention_interval": 2},
+        "partial": {"partial_rotary_factor": 0.5, "full_attention_interval": 2},
+        "partial in rope_parameters": {"full_attention_interval": 2, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
+            "mrope_interleaved": True}},
+        "partial twice": {"partial_rotary_factor": 0.5, "full_attention_interval": 2, "rope_parameters": {
+            "rope_type": "default", "partial_rotary_factor": 1.0}},
+        "partial left out": {"full_attention_interval": 2, "rope_parameters": {"rope_type": "default"}}},
     "mixtral": {"num_local_experts": {"num_local_experts": 5}},
     "gpt_oss": {"num_local_experts": {"num_local_experts": 16, "swiglu_limit": 5.0},
                 "an empty rope_parameters": {"rope_parameters": {}},
@@ -178,8 +194,17 @@ def longest(config):
     return max(n, int(n * parameters["factor"])) if parameters["rope_type"] == "dynamic" else n
 
 
+def letter_of(kind, layer, window):
+    """w: a window; n, N: no rotation, with and without a window; c: a convolution; d: the delta rule."""
+    if not hasattr(layer, "self_attn"):
+        return "d" if hasattr(layer, "linear_attn") else "c"
+    if not rotates(kind, layer.self_attn):
+        return "n" if window else "N"
+    return "w" if window else "."
+
+
 def window_of(config, kind, layer):
-    if kind.startswith("lfm2"):
+    if kind.startswith("lfm2") or kind in DELTA:
         return 0
     if kind in {"mistral", "mixtral", "qwen3_moe", "phi3", "starcoder2", "ministral3", "mistral3"}:
         return config.sliding_window or 0
@@ -206,8 +231,10 @@ def numbers_of(kind, fields):
         raise ValueError("its forward pass has no mask for such layers")
     if kind in BY_WINDOW and SLIDING in config.layer_types and not config.sliding_window:
         raise ValueError("its forward pass has no mask for such layers")
-    is_conv = [not hasattr(layer, "self_attn") for layer in model.layers]
-    first = model.layers[is_conv.index(False)].self_attn
+    if kind in DELTA and not {LINEAR, FULL} >= set(config.layer_types):
+        raise ValueError("it has no such layers")
+    has_state = [not hasattr(layer, "self_attn") for layer in model.layers]
+    first = model.layers[has_state.index(False)].self_attn
     moe = getattr(model.layers[-1], "mlp", None) or model.layers[-1].feed_forward
     has = lambda module, name: getattr(getattr(module, name, None), "bias", None) is not None
     kinds = [FULL, SLIDING] if kind in TWO_ROTATIONS else [None]
@@ -224,9 +251,8 @@ def numbers_of(kind, fields):
         "logit_scale": 1 / config.logits_scaling if kind == "granite" else config.logit_scale if kind == "cohere2" else 1.0,
         "attention_cap": getattr(first, "attn_logit_softcapping", None) or 0,
         "logit_cap": getattr(config, "final_logit_softcapping", None) or 0,
-        "window": max(windows), "layers": "".join(
-            "c" if not hasattr(layer, "self_attn") else "nN"[not window] if not rotates(kind, layer.self_attn) else
-            "w" if window else "." for layer, window in zip(model.layers, windows)),
+        "window": max(windows),
+        "layers": "".join(letter_of(kind, layer, window) for layer, window in zip(model.layers, windows)),
         "local": "".join(".l"[kind in TWO_ROTATIONS and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
         "rotations": [rotation(config, rotary, t) for t in kinds
                       if t is None or t in config.layer_types],
@@ -235,8 +261,12 @@ def numbers_of(kind, fields):
     if config.model_type == "ministral3":
         made["temperature"] = config.rope_parameters["llama_4_scaling_beta"]
         made["temperature_step"] = config.rope_parameters["original_max_position_embeddings"]
-    if any(is_conv):
-        conv = model.layers[is_conv.index(True)].conv
+    if kind in DELTA:
+        rule = model.layers[has_state.index(True)].linear_attn
+        made |= {"conv_rows": rule.conv_kernel_size, "delta_keys": rule.num_k_heads, "delta_values": rule.num_v_heads,
+                 "delta_key_dim": rule.head_k_dim, "delta_value_dim": rule.head_v_dim}
+    elif any(has_state):
+        conv = model.layers[has_state.index(True)].conv
         made |= {"conv_rows": conv.conv.kernel_size[0], "conv_bias": has(conv, "in_proj")}
     if hasattr(moe, "experts"):
         gate = getattr(moe, "gate", None) or moe.router
@@ -255,16 +285,18 @@ def main():
         for kind, name in CLASSES.items():
             special = {n: SMALL | fields for n, fields in SPECIAL.get(kind, {}).items()}
             common = COMMON
-            if kind in TOWERS:  # the text model's values are in another place
+            if kind in VISION:  # the text model's values are in another place
                 common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
             if kind == "mistral3":
                 special = {f"{n}, {t}": COMMON[n] | {"model_type": t} for t in ("mistral", "ministral3")
                            for n in ("silent", "numbers", "no window")}
             for case, fields in (common | special).items():
-                name_of_class = f"{name}ForConditionalGeneration" if kind in TOWERS else f"{name}ForCausalLM"
+                name_of_class = f"{name}ForConditionalGeneration" if kind in VISION else f"{name}ForCausalLM"
+                if kind in DELTA and fields.get("num_hidden_layers") == 2:
+                    fields = {"full_attention_interval": 2} | fields  # a layer of each kind
                 if kind in TWO_ROTATIONS and fields.get("num_hidden_layers") == 2:  # a layer with each rotation
                     fields = {"layer_types": [SLIDING, FULL]} | fields if kind == "olmo3" else {"sliding_window_pattern": 2} | fields
-                fields = {"text_config": fields} if kind in TOWERS else fields
+                fields = {"text_config": fields} if kind in VISION else fields
                 fields = {"architectures": [name_of_class], "model_type": kind, **fields}
                 try:
                     wanted = numbers_of(kind, fields)

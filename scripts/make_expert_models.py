@@ -47,6 +47,12 @@ FAMILIES = {
                                           moe_intermediate_size=32, num_experts=5, num_experts_per_tok=2,
                                           num_dense_layers=1, conv_L_cache=3, layer_types=[
                                               "conv", "full_attention", "conv"]),
+    "qwen35moe": transformers.Qwen3_5MoeTextConfig(
+        **COMMON | {"num_hidden_layers": 2}, head_dim=32, moe_intermediate_size=32, shared_expert_intermediate_size=40,
+        num_experts=6, num_experts_per_tok=3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+        linear_value_head_dim=16, layer_types=["linear_attention", "full_attention"], rms_norm_eps=0.02,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5,
+                         "mrope_section": [4, 2, 2], "mrope_interleaved": True}),
 }
 # Saved with one tensor for all experts, as newer files have them.
 FUSED = {"qwen2moe"}
@@ -87,16 +93,57 @@ def random_mxfp4(shape):
     return codes, exponents + 127, (MXFP4_VALUES[codes] * 2.0 ** exponents[..., None]).reshape(shape)
 
 
+def adds_one(config, name):
+    """Whether the norm's weights count from 1 on."""
+    return config.model_type == "qwen3_5_moe_text" and "linear_attn" not in name
+
+
+def tiled(config, name, values):
+    """llama.cpp's order of the heads of v: those of one head of k stand apart."""
+    keys, heads, dim = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_value_head_dim
+    order = lambda size: torch.arange(heads * size).reshape(keys, heads // keys, size).swapaxes(0, 1).flatten()
+    n_qk = 2 * keys * config.linear_key_head_dim
+    if "in_proj_qkv" in name or "conv1d" in name:
+        return torch.cat([values[:n_qk], values[n_qk:][order(dim)]])
+    if "out_proj" in name:
+        return values[:, order(dim)]
+    if "in_proj_z" in name:
+        return values[order(dim)]
+    return values if "norm" in name else values[order(1)]
+
+
+def for_gguf(config, state):
+    """The tensors of a model with the delta rule as llama.cpp's converter changes them, each expert's apart."""
+    made = {}
+    for name, tensor in state.items():
+        tensor = tensor.float()
+        if "norm.weight" in name and adds_one(config, name):
+            tensor = tensor + 1
+        if "linear_attn" in name:
+            tensor = tiled(config, name, tensor.squeeze(1) if "conv1d" in name else tensor)
+        if name.endswith("A_log"):
+            tensor = -tensor.exp()
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            made[name] = tensor
+            continue
+        layer = name.split(".experts.")[0] + ".experts."
+        parts = [("gate_proj", 0), ("up_proj", 1)] if name.endswith("gate_up_proj") else [("down_proj", 0)]
+        for expert, values in enumerate(tensor):
+            for part, values_of_part in zip(parts, values.chunk(len(parts))):
+                made[f"{layer}{expert}.{part[0]}.weight"] = values_of_part
+    return made
+
+
 def random_model(config, seed):
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     model.mxfp4 = {}
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name.endswith("conv.conv.weight"):
+            if name.endswith(("conv.conv.weight", "conv1d.weight", "A_log", "dt_bias")):
                 p.copy_(torch.randn_like(p) / 2)
             elif "norm.weight" in name:
-                p.copy_(1 + 0.1 * torch.randn_like(p))
+                p.copy_((0 if adds_one(config, name) else 1) + 0.1 * torch.randn_like(p))
             elif name.endswith(("mlp.gate.weight", "mlp.router.weight", "feed_forward.gate.weight")):
                 p.copy_(3 * torch.randn_like(p) / p.shape[-1] ** 0.5)
             elif name.endswith(("gate_up_proj", "down_proj")) and config.model_type == "gpt_oss":
@@ -187,7 +234,17 @@ def write_gguf(path, arch, config, state):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
+    if hasattr(config, "intermediate_size"):
+        writer.add_feed_forward_length(config.intermediate_size)
+    if arch == "qwen35moe":
+        writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
+        writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+        writer.add_ssm_state_size(config.linear_key_head_dim)
+        writer.add_ssm_group_count(config.linear_num_key_heads)
+        writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+        writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
+        writer.add_array("qwen35moe.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
+        state = for_gguf(config, state)
     writer.add_head_count(config.num_attention_heads)
     if arch == "lfm2moe":
         writer.add_head_count_kv([config.num_key_value_heads * (t != "conv") for t in config.layer_types])
@@ -260,12 +317,19 @@ def write_gguf(path, arch, config, state):
                  "conv.out_proj.weight": "shortconv.out_proj", "conv.conv.weight": "shortconv.conv",
                  "feed_forward.w1.weight": "ffn_gate", "feed_forward.w3.weight": "ffn_up",
                  "feed_forward.w2.weight": "ffn_down", "feed_forward.gate.weight": "ffn_gate_inp",
+                 "linear_attn.in_proj_qkv.weight": "attn_qkv", "linear_attn.in_proj_z.weight": "attn_gate",
+                 "linear_attn.in_proj_b.weight": "ssm_beta", "linear_attn.in_proj_a.weight": "ssm_alpha",
+                 "linear_attn.conv1d.weight": "ssm_conv1d", "linear_attn.norm.weight": "ssm_norm",
+                 "linear_attn.out_proj.weight": "ssm_out",
                  "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
                  "mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp",
                  "mlp.shared_expert.up_proj.weight": "ffn_up_shexp",
                  "mlp.shared_expert.down_proj.weight": "ffn_down_shexp"}.get(rest)
         if rest == "feed_forward.expert_bias":
             tensors[f"{layer}exp_probs_b.bias"] = tensor
+            continue
+        if rest in ("linear_attn.A_log", "linear_attn.dt_bias"):
+            tensors[layer + ("ssm_a" if rest.endswith("A_log") else "ssm_dt.bias")] = tensor
             continue
         if rest == "conv.conv.weight":
             tensor = tensor.squeeze(1)
@@ -276,7 +340,7 @@ def write_gguf(path, arch, config, state):
             continue
         if short == "ffn_gate_inp_shexp":
             tensor = tensor.flatten()
-        if arch == "gpt-oss" and short == "ffn_norm":
+        if arch in ("gpt-oss", "qwen35moe") and short == "ffn_norm":
             short = "post_attention_norm"
         if arch == "llama" and short in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if short == "attn_q" else config.num_key_value_heads
@@ -290,7 +354,7 @@ def write_gguf(path, arch, config, state):
             writer.add_tensor(name, tensor, raw_dtype=Type.MXFP4 if tensor.dtype == np.uint8 else None)
             continue
         values = tensor.float().contiguous().numpy()
-        if values.ndim == 1 or "ffn_gate_inp" in name or "shortconv.conv" in name:
+        if values.ndim == 1 or "ffn_gate_inp" in name or "shortconv.conv" in name or "ssm_conv1d" in name:
             writer.add_tensor(name, values)
         else:
             writer.add_tensor(name, gguf.quants.quantize(values, Type.BF16), raw_dtype=Type.BF16)
@@ -305,7 +369,7 @@ def make(name):
     for seed in range(10000):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
-        if found and (name != "lfm2moe" or is_stable(model, *found[:2])):
+        if found and (name not in ("lfm2moe", "qwen35moe") or is_stable(model, *found[:2])):
             break
     ids, logits, greedy = found
     print(f"{name}: seed {seed}, logits of standard deviation {logits.std():.2f}")

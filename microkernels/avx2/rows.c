@@ -21,6 +21,63 @@ INLINE line xor_line(line sum, const char *at)
 
 #include "microkernels/read_streams.h"
 
+typedef struct {
+    __m256 low, high;
+} columns;
+
+typedef struct {
+    int are_all;
+    __m256i low, high;
+} columns_lanes;
+
+INLINE columns columns_load(const float *x, columns_lanes lanes)
+{
+    if (lanes.are_all) return (columns){_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8)};
+    return (columns){_mm256_maskload_ps(x, lanes.low), _mm256_maskload_ps(x + 8, lanes.high)};
+}
+
+INLINE void columns_store(float *x, columns_lanes lanes, columns a)
+{
+    if (lanes.are_all) {
+        _mm256_storeu_ps(x, a.low);
+        _mm256_storeu_ps(x + 8, a.high);
+    } else {
+        _mm256_maskstore_ps(x, lanes.low, a.low);
+        _mm256_maskstore_ps(x + 8, lanes.high, a.high);
+    }
+}
+
+INLINE columns columns_set(float x)
+{
+    return (columns){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
+INLINE columns columns_add(columns a, columns b)
+{
+    return (columns){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+
+INLINE columns columns_mul(columns a, columns b)
+{
+    return (columns){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+INLINE columns columns_fma(columns a, columns b, columns c)
+{
+    return (columns){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+
+#include "microkernels/delta_step.h"
+
+static void avx2_delta_step(const struct rf_delta_args *args)
+{
+    __m256i low = rf_lanes(args->width), high = rf_lanes(args->width > 8 ? args->width - 8 : 0);
+    if (args->width == RF_DELTA_COLUMNS)
+        delta_step_in(args, (columns_lanes){1, low, high});
+    else
+        delta_step_in(args, (columns_lanes){0, low, high});
+}
+
 static void avx2_rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
     __m256d low = _mm256_setzero_pd(), high = low;
@@ -107,6 +164,7 @@ void rf_avx2_init_rows(struct rf_kernels *kernels)
 {
     kernels->rms_norm = avx2_rms_norm;
     kernels->silu_gate = avx2_silu_gate;
+    kernels->delta_step = avx2_delta_step;
     kernels->gelu_gate = avx2_gelu_gate;
     kernels->f32_to_f16 = avx2_f32_to_f16;
     kernels->bf16_to_f32 = avx2_bf16_to_f32;

@@ -17,6 +17,46 @@ INLINE line xor_line(line sum, const char *at)
 
 #include "microkernels/read_streams.h"
 
+typedef __m512 columns;
+typedef __mmask16 columns_lanes;
+
+INLINE columns columns_load(const float *x, columns_lanes lanes)
+{
+    return _mm512_maskz_loadu_ps(lanes, x);
+}
+
+INLINE void columns_store(float *x, columns_lanes lanes, columns a)
+{
+    _mm512_mask_storeu_ps(x, lanes, a);
+}
+
+INLINE columns columns_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+INLINE columns columns_add(columns a, columns b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+INLINE columns columns_mul(columns a, columns b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+INLINE columns columns_fma(columns a, columns b, columns c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+#include "microkernels/delta_step.h"
+
+static void avx512_delta_step(const struct rf_delta_args *args)
+{
+    delta_step_in(args, rf_mask16(args->width));
+}
+
 static void avx512_rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
     /* Two accumulators of eight doubles; the reference also sums in double. */
@@ -105,6 +145,7 @@ void rf_avx512_init_rows(struct rf_kernels *kernels)
 {
     kernels->rms_norm = avx512_rms_norm;
     kernels->silu_gate = avx512_silu_gate;
+    kernels->delta_step = avx512_delta_step;
     kernels->gelu_gate = avx512_gelu_gate;
     kernels->f32_to_f16 = avx512_f32_to_f16;
     kernels->bf16_to_f32 = avx512_bf16_to_f32;

@@ -122,6 +122,36 @@ static void ref_gelu_gate(float *out, const float *gate, const float *up, size_t
     }
 }
 
+static void ref_delta_sums(float (*sums)[RF_DELTA_COLUMNS], const float *s, float x, size_t r,
+                           size_t width)
+{
+    float *sum = sums[r % RF_DELTA_SUMS];
+    for (size_t c = 0; c < width; c++) sum[c] = fmaf(s[c], x, sum[c]);
+}
+
+static float ref_delta_sum(float (*sums)[RF_DELTA_COLUMNS], size_t c)
+{
+    return (sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c]);
+}
+
+static void ref_delta_step(const struct rf_delta_args *args)
+{
+    float held[RF_DELTA_SUMS][RF_DELTA_COLUMNS] = {{0}},
+          sums[RF_DELTA_SUMS][RF_DELTA_COLUMNS] = {{0}}, u[RF_DELTA_COLUMNS], s[RF_DELTA_COLUMNS];
+    size_t width = args->width;
+    for (size_t r = 0; r < args->rows; r++)
+        ref_delta_sums(held, args->from + r * width, args->k[r], r, width);
+    for (size_t c = 0; c < width; c++)
+        u[c] = args->b * fmaf(-args->g, ref_delta_sum(held, c), args->v[c]);
+    for (size_t r = 0; r < args->rows; r++) {
+        const float *from = args->from + r * width;
+        for (size_t c = 0; c < width; c++) s[c] = fmaf(args->k[r], u[c], args->g * from[c]);
+        if (args->to) memcpy(args->to + r * width, s, width * sizeof *s);
+        if (args->out) ref_delta_sums(sums, s, args->q[r], r, width);
+    }
+    for (size_t c = 0; args->out && c < width; c++) args->out[c] = ref_delta_sum(sums, c);
+}
+
 static size_t ref_first_above(const float *x, size_t n, float threshold)
 {
     size_t i = 0;
@@ -152,6 +182,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .rms_norm = ref_rms_norm,
                                    .silu_gate = ref_silu_gate,
                                    .gelu_gate = ref_gelu_gate,
+                                   .delta_step = ref_delta_step,
                                    .f32_to_f16 = ref_f32_to_f16,
                                    .f32_to_bf16 = ref_f32_to_bf16,
                                    .bf16_to_f32 = ref_bf16_to_f32,

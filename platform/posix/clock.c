@@ -14,10 +14,15 @@ double rf_clock_seconds(void)
 
 void rf_clock_utc(char text[RF_UTC_TEXT])
 {
-    time_t now = time(NULL);
+    rf_clock_utc_of((int64_t)time(NULL), text);
+}
+
+void rf_clock_utc_of(int64_t unix_seconds, char text[RF_UTC_TEXT])
+{
+    time_t then = (time_t)unix_seconds;
     struct tm parts;
     text[0] = 0;
-    if (gmtime_r(&now, &parts)) strftime(text, RF_UTC_TEXT, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    if (gmtime_r(&then, &parts)) strftime(text, RF_UTC_TEXT, "%Y-%m-%dT%H:%M:%SZ", &parts);
 }
 
 int64_t rf_clock_unix(void)

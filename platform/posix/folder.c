@@ -4,10 +4,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 static int folder_fail(const char *path, const char *what, struct rf_error *error)
 {
@@ -53,6 +55,18 @@ int rf_free_bytes(const char *path, uint64_t *bytes, struct rf_error *error)
 int rf_remove(const char *path, struct rf_error *error)
 {
     return remove(path) == 0 ? 0 : folder_fail(path, "be removed", error);
+}
+
+int rf_file_touch(const char *path)
+{
+    return utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+int rf_folder_is_own(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           !(status.st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static int64_t nanoseconds(struct timespec time)

@@ -247,23 +247,24 @@ void rf_interrupts_catch(void (*wake)(void *user), void *user)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void rf_interrupts_catch_all(void)
-{
-    static const int signals[] = {SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        struct sigaction before, action = {.sa_handler = posix_on_interrupt};
-        sigemptyset(&action.sa_mask);
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
-}
-
 static volatile sig_atomic_t hangups; /* only the handler writes */
 
 static void on_hangup(int number)
 {
     (void)number;
     hangups++;
+}
+
+void rf_interrupts_catch_all(void)
+{
+    static const int signals[] = {SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction before, action = {.sa_handler = posix_on_interrupt};
+        sigemptyset(&action.sa_mask);
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN &&
+            before.sa_handler != on_hangup)
+            sigaction(signals[i], &action, NULL);
+    }
 }
 
 void rf_hangups_catch(void)

@@ -108,6 +108,23 @@ int rf_remove(const char *path, struct rf_error *error)
     return removed ? 0 : rf_fail_path(error, path, "be removed", cause);
 }
 
+int rf_file_touch(const char *path)
+{
+    HANDLE file =
+        rf_open(path, FILE_WRITE_ATTRIBUTES, RF_SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
+    FILETIME now;
+    if (file == INVALID_HANDLE_VALUE) return -1;
+    GetSystemTimeAsFileTime(&now);
+    int is_set = SetFileTime(file, NULL, NULL, &now);
+    CloseHandle(file);
+    return is_set ? 0 : -1;
+}
+
+int rf_folder_is_own(const char *path)
+{
+    return rf_is_directory(path);
+}
+
 int rf_file_mark_get(const char *path, struct rf_file_mark *mark)
 {
     HANDLE file =

@@ -53,22 +53,63 @@ const struct thought_form *rf_thought_form_find(const char *opening)
     return NULL;
 }
 
-const struct thought_form *rf_thought_form_of(const riffle_model *model)
+/* The text of a conversation, for free(); NULL: the template refuses it, or no memory. `answer`: up
+ * to the beginning of an answer. */
+static char *thoughts_format(const riffle_model *model, const char *conversation, int answer)
 {
-    static const char probe[] =
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
-        "\"b\",\"reasoning_content\":\"c\",\"thinking\":\"c\",\"thought\":\"c\"}]}";
-    int64_t n = riffle_chat_format_json(model, probe, strlen(probe), 0, NULL, 0);
-    const struct thought_form *found = forms;
-    if (n <= 0) return found;
-    char *text = malloc((size_t)n + 1);
+    size_t bytes = strlen(conversation);
+    int64_t n = riffle_chat_format_json(model, conversation, bytes, answer, NULL, 0);
+    char *text = n > 0 ? malloc((size_t)n + 1) : NULL;
     if (!text) return NULL;
-    riffle_chat_format_json(model, probe, strlen(probe), 0, text, (size_t)n);
+    riffle_chat_format_json(model, conversation, bytes, answer, text, (size_t)n);
     text[n] = '\0';
+    return text;
+}
+
+/* The form whose opening marker the text has; NULL: none. */
+static const struct thought_form *form_in(const char *text)
+{
+    const struct thought_form *found = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (strstr(text, forms[i].markers[0].text)) found = &forms[i];
+    return found;
+}
+
+static const char thought_probe[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+    "\"b\",\"reasoning_content\":\"c\",\"thinking\":\"c\",\"thought\":\"c\"}]}";
+
+const struct thought_form *rf_thought_form_of(const riffle_model *model)
+{
+    if (riffle_chat_format_json(model, thought_probe, strlen(thought_probe), 0, NULL, 0) <= 0)
+        return forms;
+    char *text = thoughts_format(model, thought_probe, 0);
+    const struct thought_form *found = text ? form_in(text) : NULL;
+    if (text && !found) found = forms;
     free(text);
     return found;
+}
+
+enum template_thinking rf_template_thinking(const riffle_model *model)
+{
+    static const char plain[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+                      with[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                               "\"enable_thinking\":true}",
+                      without[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                                  "\"enable_thinking\":false}";
+    char *asked = thoughts_format(model, with, 1), *refused = thoughts_format(model, without, 1),
+         *prompt = thoughts_format(model, plain, 1),
+         *shown = thoughts_format(model, thought_probe, 0);
+    enum template_thinking thinking = THINKS_NOT;
+    if (asked && refused && strcmp(asked, refused) != 0)
+        thinking = THINKS_AS_ASKED;
+    else if ((prompt && form_in(prompt)) || (shown && form_in(shown)))
+        thinking = THINKS_ALWAYS;
+    free(asked);
+    free(refused);
+    free(prompt);
+    free(shown);
+    return thinking;
 }
 
 /* ---- answers ---- */

@@ -25,6 +25,15 @@ const struct thought_form *rf_thought_form_of(const riffle_model *model);
 /* Finds a form by the text that opens a thought; NULL: no such form. */
 const struct thought_form *rf_thought_form_find(const char *opening);
 
+/* What a model's chat template says of thoughts. */
+enum template_thinking {
+    THINKS_NOT,
+    THINKS_AS_ASKED, /* it reads enable_thinking */
+    THINKS_ALWAYS    /* it does not, but shows thoughts or opens one */
+};
+
+enum template_thinking rf_template_thinking(const riffle_model *model);
+
 /* The next n > 0 bytes of the answer are of `part`. */
 typedef void (*thought_fn)(void *user, enum thought_part part, const char *text, size_t n);
 

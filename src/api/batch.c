@@ -71,6 +71,13 @@ int32_t riffle_batch_step(riffle_batch *batch)
     return (int32_t)rf_api_leave_batch(batch, rf_engine_batch_step(batch->inner));
 }
 
+int32_t riffle_batch_store(riffle_batch *batch)
+{
+    int code = rf_api_enter_batch(batch);
+    if (code) return code;
+    return (int32_t)rf_api_leave_batch(batch, rf_engine_batch_store(batch->inner));
+}
+
 int riffle_batch_get_stats(const riffle_batch *batch, riffle_batch_stats *stats, size_t stats_size)
 {
     riffle_batch_stats found;

@@ -131,6 +131,11 @@ int riffle_model_has_template(const riffle_model *model)
     return model && (model->engine->chat || model->engine->source->chat_template);
 }
 
+const char *riffle_model_template(const riffle_model *model)
+{
+    return model && model->engine->chat ? rf_chat_template_source(model->engine->chat) : "";
+}
+
 int riffle_model_get_sampling(const riffle_model *model, riffle_sampling *sampling,
                               size_t sampling_size, const char **source)
 {

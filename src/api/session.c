@@ -158,7 +158,7 @@ int riffle_state_save(const riffle_session *session, const char *path)
     int code = rf_api_enter(session);
     if (code) return code;
     code = path && path[0]
-               ? rf_state_save(session->inner, path, &error)
+               ? rf_state_save(session->inner, path, 0, &error)
                : rf_fail(&error, RF_ERR_ARGUMENT, "path is %s", path ? "an empty text" : "NULL");
     return leave_session(session, code, &error);
 }

@@ -574,12 +574,13 @@ static int check_out(const char *in, const char *out, struct rf_error *error)
 
 static int check_model(const struct rf_source *source, struct rf_error *error)
 {
-    const char *why = source->params.n_expert    ? "models with experts"
-                      : source->params.fused     ? "models with fused matrices"
-                      : source->params.conv_rows ? "models with convolutions"
-                      : source->params.parallel  ? "models whose feed-forward is beside attention"
-                      : source->params.no_gate   ? "models whose feed-forward has no gate"
-                                                 : NULL;
+    const char *why = source->params.n_expert       ? "models with experts"
+                      : source->params.fused        ? "models with fused matrices"
+                      : source->params.delta_values ? "models with the delta rule"
+                      : source->params.conv_rows    ? "models with convolutions"
+                      : source->params.parallel ? "models whose feed-forward is beside attention"
+                      : source->params.no_gate  ? "models whose feed-forward has no gate"
+                                                : NULL;
     return why ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "%s: %s cannot be calibrated yet; quantise without a text", source->name,
                          why)

@@ -27,6 +27,9 @@ void rf_cpu_view_release(struct cpu_view *view)
         rf_free(allocator, node);
     }
     rf_free(allocator, view->partials);
+    rf_free(allocator, view->mixed);
+    view->mixed = NULL;
+    view->most_mixed = 0;
     view->partials = NULL;
     view->n_partials = 0;
 }

@@ -106,6 +106,7 @@ static const struct rf_backend_ops ops = {
     .cache_trim = rf_cpu_cache_trim,
     .cache_settle = rf_cpu_cache_settle,
     .cache_resume = rf_cpu_cache_resume,
+    .cache_can_save = rf_cpu_cache_can_save,
     .cache_keep = rf_cpu_cache_keep,
     .cache_bytes = rf_cpu_cache_size,
     .cache_held = rf_cpu_cache_held,

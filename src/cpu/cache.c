@@ -49,7 +49,7 @@ static int groups_new(struct cpu_cache *cache, struct rf_error *error)
     return cache->groups ? 0 : RF_ERR_MEMORY;
 }
 
-static size_t cache_group_bytes(const struct cpu_cache *cache)
+size_t rf_cpu_cache_group_bytes(const struct cpu_cache *cache)
 {
     return cache_heads(cache) * (cache->upper + cache->lower);
 }
@@ -61,7 +61,7 @@ static int places_new(struct cpu_cache *cache, struct rf_error *error)
     cache->places = rf_malloc(cache_allocator(cache), (size_t)params->n_layer,
                               sizeof *cache->places, "KV cache", error);
     for (int32_t i = 0; cache->places && i < params->n_layer; i++)
-        cache->places[i] = n[rf_is_conv(params, i)]++;
+        cache->places[i] = n[rf_has_state(params, i)]++;
     return cache->places ? 0 : RF_ERR_MEMORY;
 }
 
@@ -190,23 +190,14 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     return 0;
 }
 
-/* The place of K and V of one layer and head: in a block, or in saved positions, which need not be
- * aligned. Sizes are in bytes. */
-struct place {
-    char *data;
-    size_t v, stride; /* distance from K to V; to the next head */
-};
-
-static struct place in_block(const struct cpu_cache *cache, const struct cpu_block *block)
+struct cpu_kv_place rf_cpu_cache_place(const struct cpu_cache *cache, const struct cpu_block *block)
 {
-    return (struct place){(char *)block->data, cache->k_elements * sizeof(uint16_t),
-                          cache->kv_elements * sizeof(uint16_t)};
+    return (struct cpu_kv_place){(char *)block->data, cache->k_elements * sizeof(uint16_t),
+                                 cache->kv_elements * sizeof(uint16_t)};
 }
 
-/* Copies the first `positions` of a block, for each layer and head. K is copied in whole
- * groups of 16 positions. */
-static void copy_positions(const struct cpu_cache *cache, struct place to, struct place from,
-                           size_t positions)
+void rf_cpu_cache_copy(const struct cpu_cache *cache, struct cpu_kv_place to,
+                       struct cpu_kv_place from, size_t positions)
 {
     size_t k = rf_padded(positions) * head_dim(cache) * sizeof(uint16_t),
            v = positions * cache->padded_dim * sizeof(uint16_t);
@@ -230,7 +221,8 @@ static int own_blocks(struct cpu_cache *cache, size_t first, size_t n, struct rf
         size_t start = c * RF_KV_POSITIONS;
         assert(old || first <= start);
         if (old && first > start)
-            copy_positions(cache, in_block(cache, block), in_block(cache, old), first - start);
+            rf_cpu_cache_copy(cache, rf_cpu_cache_place(cache, block),
+                              rf_cpu_cache_place(cache, old), first - start);
         cache->blocks[c] = block;
         rf_cpu_block_drop(cache_allocator(cache), old);
     }
@@ -243,7 +235,7 @@ static struct cpu_slab *slab_new(const struct cpu_cache *cache, size_t n, struct
     struct cpu_slab *slab = rf_calloc(allocator, 1, sizeof *slab, "KV cache", error);
     if (!slab) return NULL;
     slab->n = n;
-    slab->data = rf_malloc(allocator, n, cache_group_bytes(cache), "KV cache", error);
+    slab->data = rf_malloc(allocator, n, rf_cpu_cache_group_bytes(cache), "KV cache", error);
     atomic_init(&slab->holders, 1);
     if (slab->data) return slab;
     rf_free(allocator, slab);
@@ -266,7 +258,7 @@ static struct cpu_block *group_new(struct cpu_cache *cache, size_t g, struct rf_
     atomic_init(&group->holders, 1);
     atomic_fetch_add(&cache->slab->holders, 1);
     group->slab = cache->slab;
-    group->data = cache->slab->data + cache->slab->used++ * cache_group_bytes(cache);
+    group->data = cache->slab->data + cache->slab->used++ * rf_cpu_cache_group_bytes(cache);
     return group;
 }
 
@@ -282,6 +274,14 @@ static int own_groups(struct cpu_cache *cache, size_t end, struct rf_error *erro
         cache->groups[g] = group;
     }
     return 0;
+}
+
+int rf_cpu_cache_own(struct cpu_cache *cache, size_t first, size_t n, size_t n_groups,
+                     struct rf_error *error)
+{
+    cache->n_groups = 0;
+    int code = own_blocks(cache, first, n, error);
+    return code ? code : own_groups(cache, n_groups, error);
 }
 
 int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
@@ -391,7 +391,7 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
                                 sizeof *entry, "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
-        for (size_t head = 0; !rf_is_conv(params, layer) && head < (size_t)params->n_head_kv;
+        for (size_t head = 0; !rf_has_state(params, layer) && head < (size_t)params->n_head_kv;
              head++)
             for (int32_t i = moved; i < n; i++) {
                 rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
@@ -399,124 +399,4 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
             }
     rf_free(cache_allocator(cache), entry);
     return 0;
-}
-
-/* ---- in host memory ---- */
-
-static size_t half_bytes(const struct cpu_cache *cache, size_t n)
-{
-    return cache_heads(cache) * (rf_padded(n) * head_dim(cache) + n * cache->padded_dim) *
-           sizeof(uint16_t);
-}
-
-/* The parts of n positions in host memory: groups, then blocks from the first one on. */
-struct saved {
-    size_t groups, first_block;
-};
-
-static struct saved saved_parts(const struct cpu_cache *cache, size_t n)
-{
-    size_t groups = cache->groups && n ? rf_kv_groups_of_row(n - 1) : 0;
-    return (struct saved){groups, groups * RF_KV_GROUP / RF_KV_POSITIONS};
-}
-
-uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
-{
-    const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    struct saved saved = saved_parts(cache, (size_t)n);
-    return saved.groups * cache_group_bytes(cache) +
-           half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS) +
-           rf_cpu_states_size(cache, n);
-}
-
-uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
-{
-    uint64_t n_heads =
-                 (uint64_t)rf_n_attention(params, params->n_layer) * (uint64_t)params->n_head_kv,
-             groups = 0;
-    uint64_t padded = rf_padded((size_t)params->head_dim), halves = (uint64_t)n_ctx;
-    if (rf_kv_is_quantised(kv)) {
-        halves = rf_kv_most_halves((size_t)n_ctx);
-        groups = (uint64_t)n_ctx / RF_KV_GROUP *
-                 (rf_kv_upper_bytes(padded) + (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));
-    }
-    return n_heads * (groups + halves * rf_cpu_entry_elements(params) * sizeof(uint16_t)) +
-           rf_states_bytes(params, n_ctx);
-}
-
-/* The part of the n saved positions at `data` that lies in one block. */
-static struct place saved_chunk(const struct cpu_cache *cache, const void *data, size_t n,
-                                size_t chunk, size_t *positions)
-{
-    size_t first = chunk * RF_KV_POSITIONS, left = n - first;
-    *positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
-    size_t v = rf_padded(*positions) * head_dim(cache) * sizeof(uint16_t);
-    return (struct place){(char *)data + half_bytes(cache, first), v,
-                          v + *positions * cache->padded_dim * sizeof(uint16_t)};
-}
-
-/* Clears the positions of the last K block that were not written, so that a file holds no stray
- * memory. */
-static void clear_beyond(uint16_t *k, size_t n, size_t dim)
-{
-    if (n % RF_KV_BLOCK == 0) return;
-    uint16_t *block = k + n / RF_KV_BLOCK * RF_KV_BLOCK * dim;
-    for (size_t j = 0; j < dim; j++)
-        memset(block + j * RF_KV_BLOCK + n % RF_KV_BLOCK, 0,
-               (RF_KV_BLOCK - n % RF_KV_BLOCK) * sizeof *block);
-}
-
-int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error *error)
-{
-    (void)error;
-    const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    struct saved saved = saved_parts(cache, (size_t)n);
-    char *halves = (char *)out + saved.groups * cache_group_bytes(cache);
-    for (size_t g = 0; g < saved.groups; g++)
-        memcpy((char *)out + g * cache_group_bytes(cache), cache->groups[g]->data,
-               cache_group_bytes(cache));
-    size_t left = (size_t)n - saved.first_block * RF_KV_POSITIONS;
-    for (size_t c = 0, positions; c < cpu_chunks(left); c++) {
-        struct place to = saved_chunk(cache, halves, left, c, &positions);
-        copy_positions(cache, to, in_block(cache, cache->blocks[saved.first_block + c]), positions);
-        for (size_t h = 0; h < cache_heads(cache); h++, to.data += to.stride)
-            clear_beyond((uint16_t *)(void *)to.data, positions, head_dim(cache));
-    }
-    rf_cpu_states_save(cache, n, halves + half_bytes(cache, left));
-    return 0;
-}
-
-int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
-{
-    struct cpu_cache *cache = (struct cpu_cache *)base;
-    struct saved saved = saved_parts(cache, (size_t)n);
-    const char *halves = (const char *)in + saved.groups * cache_group_bytes(cache);
-    size_t first = saved.first_block * RF_KV_POSITIONS, left = (size_t)n - first;
-    cache->n_groups = 0;
-    int code = own_blocks(cache, first, left, error);
-    if (!code) code = own_groups(cache, saved.groups, error);
-    if (code) return code;
-    for (size_t g = 0; g < saved.groups; g++)
-        memcpy(cache->groups[g]->data, (const char *)in + g * cache_group_bytes(cache),
-               cache_group_bytes(cache));
-    cache->n_groups = saved.groups;
-    for (size_t c = 0, positions; c < cpu_chunks(left); c++) {
-        struct place from = saved_chunk(cache, halves, left, c, &positions);
-        copy_positions(cache, in_block(cache, cache->blocks[saved.first_block + c]), from,
-                       positions);
-    }
-    return rf_cpu_states_load(cache, n, halves + half_bytes(cache, left), error);
-}
-
-uint64_t rf_cpu_cache_held(const struct rf_cache *base)
-{
-    const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    size_t n_ctx = (size_t)base->shape.n_ctx,
-           block = cache_heads(cache) * cache->kv_elements * sizeof(uint16_t);
-    uint64_t held = 0;
-    for (size_t c = 0; c < cpu_chunks(n_ctx); c++)
-        held += rf_cpu_block_share(cache->blocks[c], block);
-    for (size_t g = 0; cache->groups && g < n_ctx / RF_KV_GROUP; g++)
-        held += rf_cpu_block_share(cache->groups[g], cache_group_bytes(cache));
-    return held + rf_cpu_states_held(cache);
 }

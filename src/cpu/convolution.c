@@ -38,15 +38,12 @@ static int is_chain(const struct rf_rows *rows, int32_t i)
 }
 
 /* Writes the beginning of the block that row i is the last one before. */
-static void write_begin(const struct cpu_view *view, const struct rf_op *op,
-                        const struct cpu_group *group, int32_t i, const struct followed *followed)
+static void write_begin(const struct rf_op *op, const struct cpu_group *group, int32_t i,
+                        const struct followed *followed)
 {
-    size_t n = (size_t)view->params->conv_rows - 1, width = (size_t)view->params->n_embd,
-           next = (size_t)group->rows->first_pos + (size_t)i + 1;
+    size_t next = (size_t)group->rows->first_pos + (size_t)i + 1;
     if (next % RF_STATE_POSITIONS || !is_chain(group->rows, i)) return;
-    float *begin = rf_cpu_states_begin(group->cache, op->layer, next / RF_STATE_POSITIONS);
-    for (size_t k = 0; begin && k < n; k++)
-        memcpy(begin + (n - 1 - k) * width, followed->rows[k], width * sizeof *begin);
+    rf_cpu_states_begin_rows(group->cache, op->layer, next / RF_STATE_POSITIONS, followed->rows);
 }
 
 /* z = b * x in the place of b, and in the log. */
@@ -77,7 +74,7 @@ static void convolve_row(const struct cpu_view *view, const struct rf_op *op, si
     struct followed followed = rows_followed(view, op, group, i);
     const float *weights = op->weight[0]->f32,
                 *c = buffer_row(&view->buffers[op->in[0]], row) + width;
-    write_begin(view, op, group, i, &followed);
+    write_begin(op, group, i, &followed);
     if (op->bias[0])
         memcpy(out, op->bias[0]->f32, width * sizeof *out);
     else

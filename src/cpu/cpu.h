@@ -1,19 +1,16 @@
 /* The structures and functions that the files of the cores' backend share. Each structure begins
  * with the base that infer/backend.h gives it. The files form layers, and call only downwards:
- * backend; view; operations, convolution, answer, attention, experts; linear, pool, cache, weights;
- * states; activations, block. */
+ * backend; view; operations, convolution, delta, gated, answer, attention, experts; linear, pool,
+ * weights; those of caches (cache.h); activations. */
 #ifndef RF_CPU_CPU_H
 #define RF_CPU_CPU_H
 
+#include "cpu/cache.h"
 #include "cpu/cpu_backend.h"
 #include "infer/backend.h"
 #include "microkernels/kernels.h"
 #include "platform/lock.h"
 #include "platform/team.h"
-
-_Static_assert((int)RF_KV_POSITIONS == (int)RF_ATTENTION_CHUNK,
-               "a block of the cache is a chunk of attention");
-_Static_assert((int)RF_KV_RECENT == (int)RF_KV_GROUP, "the positions of a group");
 
 struct rf_weight {
     struct rf_weight_plan plan;
@@ -88,149 +85,6 @@ static inline const struct rf_kernels *kernels_of(const struct rf_backend *backe
     return ((const struct cpu_backend *)backend)->kernels;
 }
 
-/* ---- cache.c ---- */
-
-/* RF_KV_POSITIONS positions in 16 bits, [layer][KV head]: K in blocks of 16 positions, then V rows;
- * or RF_KV_GROUP positions quantised, [layer][KV head] upper planes, then the lower ones. */
-struct cpu_block {
-    atomic_int holders; /* caches */
-    void *data;
-    struct cpu_slab *slab; /* holds the data, or NULL */
-};
-
-/* Memory of several groups, so large that it lies in huge pages: every layer reads a few KiB of
- * each group, which are on pages of their own otherwise. */
-struct cpu_slab {
-    atomic_int holders; /* blocks, and the cache that takes new ones from it */
-    char *data;
-    size_t used, n; /* blocks */
-};
-
-/* The states of layers with a convolution (states.c). Block b begins at position
- * b * RF_STATE_POSITIONS. */
-struct cpu_states {
-    /* [n_ctx / RF_STATE_POSITIONS + 1] each; NULL: not kept. Of a block, for each such layer: the
-     * [conv_rows - 1][n_embd] rows before it, and those [RF_STATE_POSITIONS][n_embd] in it. The
-     * first block's beginning is always NULL: no rows are before the text. */
-    struct cpu_block **begins, **logs;
-    size_t n_blocks;
-    size_t settled;                  /* blocks before it have given up what settling takes */
-    size_t begin_floats, log_floats; /* of one layer */
-};
-
-struct cpu_cache {
-    struct rf_cache base;
-    int32_t *places; /* [n_layer]: number among the layers of its kind, with keys or with a state */
-    struct cpu_states states; /* without blocks where no layer has one */
-    /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
-    struct cpu_block **blocks;
-    struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
-    size_t n_groups;           /* groups that are quantised */
-    struct cpu_slab *slab;     /* takes the next groups, or NULL */
-    size_t upper, lower;       /* bytes of one head's planes of a group */
-    size_t n_heads;            /* of all layers with keys and values */
-    size_t padded_dim;         /* elements of a head in V */
-    size_t k_elements;         /* K of one block, layer and head; V follows */
-    size_t kv_elements;        /* K and V of one block, layer and head */
-};
-
-static inline size_t cpu_chunks(size_t positions)
-{
-    return (positions + RF_KV_POSITIONS - 1) / RF_KV_POSITIONS;
-}
-
-/* Number of a layer's KV head among all. */
-static inline size_t cpu_cache_head(const struct cpu_cache *cache, int32_t layer, size_t head)
-{
-    return (size_t)cache->places[layer] * (size_t)cache->base.shape.params->n_head_kv + head;
-}
-
-/* K and V of one layer and KV head over the positions from chunk * RF_KV_POSITIONS on. */
-static inline uint16_t *k_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
-                                size_t head)
-{
-    return (uint16_t *)cache->blocks[chunk]->data +
-           cpu_cache_head(cache, layer, head) * cache->kv_elements;
-}
-
-static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
-                                size_t head)
-{
-    return k_cache(cache, chunk, layer, head) + cache->k_elements;
-}
-
-int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
-                     const struct rf_cache_shape *shape, struct rf_error *error);
-int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
-                      struct rf_error *error);
-void rf_cpu_cache_free(struct rf_cache *cache);
-void rf_cpu_cache_trim(struct rf_cache *cache, int32_t n);
-void rf_cpu_cache_settle(struct rf_cache *cache, int32_t n);
-int32_t rf_cpu_cache_resume(const struct rf_cache *cache, int32_t n);
-uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
-int rf_cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
-                      struct rf_error *error);
-uint64_t rf_cpu_cache_size(const struct rf_cache *cache, int32_t n);
-uint64_t rf_cpu_cache_held(const struct rf_cache *cache);
-int rf_cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
-int rf_cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
-/* Prepares a pass over the positions [first, first + n): makes their blocks the cache's own, with
- * the earlier positions that they hold, and new groups [n_groups, *n_groups_after) for the
- * positions that its last rows read quantised. The pass quantises them; then they count. */
-int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
-                         struct rf_error *error);
-/* Quantises one head's group. */
-void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, size_t group);
-/* One head's planes of a group: of 8 bits, or the upper one alone. */
-struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t layer, size_t head,
-                                      size_t group, enum rf_kv_type as);
-/* Writes one head's key and value (F32) at a position. */
-void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                        const float *key, const float *value);
-/* Elements of one head's entry: the key [head_dim], the value [padded_dim]. And copying one. */
-size_t rf_cpu_entry_elements(const struct rf_params *params);
-void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                      uint16_t *entry);
-void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                      const uint16_t *entry);
-
-/* ---- block.c ---- */
-
-/* NULL without memory: count * bytes bytes of data, not cleared, with one holder. */
-struct cpu_block *rf_cpu_block_new(const struct rf_allocator *allocator, size_t count, size_t bytes,
-                                   struct rf_error *error);
-/* One holder more, one less; the last frees. NULL: nothing. */
-struct cpu_block *rf_cpu_block_hold(struct cpu_block *block);
-void rf_cpu_block_drop(const struct rf_allocator *allocator, struct cpu_block *block);
-void rf_cpu_slab_drop(const struct rf_allocator *allocator, struct cpu_slab *slab);
-/* A holder's part of `bytes`; 0 for NULL. */
-uint64_t rf_cpu_block_share(const struct cpu_block *block, size_t bytes);
-
-/* ---- states.c: parts of the functions of caches ---- */
-
-int rf_cpu_states_new(struct cpu_cache *cache, struct rf_error *error);
-void rf_cpu_states_free(struct cpu_cache *cache);
-void rf_cpu_states_fork(struct cpu_cache *made, const struct cpu_cache *cache, size_t n);
-void rf_cpu_states_trim(struct cpu_cache *cache, size_t n);
-void rf_cpu_states_settle(struct cpu_cache *cache, size_t n);
-int32_t rf_cpu_states_resume(const struct cpu_cache *cache, int32_t n);
-/* Makes the log of the first row's block the cache's own, and gives later blocks the logs and
- * beginnings that are kept at the pass's end. */
-int rf_cpu_states_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
-void rf_cpu_states_keep(struct cpu_cache *cache, size_t first_pos, const int32_t *path, size_t n);
-uint64_t rf_cpu_states_size(const struct cpu_cache *cache, int32_t n);
-uint64_t rf_cpu_states_held(const struct cpu_cache *cache);
-void rf_cpu_states_save(const struct cpu_cache *cache, int32_t n, void *out);
-int rf_cpu_states_load(struct cpu_cache *cache, int32_t n, const void *in, struct rf_error *error);
-/* A layer's row at `position`, up to RF_MAX_CONV_ROWS - 1 before the pass that begins at `first`.
- * NULL: it is before the text. */
-const float *rf_cpu_states_row(const struct cpu_cache *cache, int32_t layer, size_t first,
-                               int64_t position);
-/* A row's place in the log; NULL: it is not kept. */
-float *rf_cpu_states_log(const struct cpu_cache *cache, int32_t layer, size_t position);
-/* The rows before a block, to be written; NULL: not kept. */
-float *rf_cpu_states_begin(const struct cpu_cache *cache, int32_t layer, size_t block);
-
 /* ---- views ---- */
 
 struct cpu_buffer {
@@ -262,6 +116,13 @@ struct cpu_group {
     size_t partials;          /* first float of its partial results */
     const int32_t *order;     /* [rows->n] rows of the group, branch by branch */
     const size_t *branch_end; /* end of each branch in `order` */
+    size_t replayed;          /* rows of the log that the delta rule goes through first */
+    size_t mixed_first;       /* number of the first of them, and then its own, in cpu_view.mixed */
+};
+
+/* A row of a tree under the delta rule: the slots that its matrices come from and go to. */
+struct cpu_state_slots {
+    int32_t from, to; /* to is -1: no row goes on from them */
 };
 
 /* An expert, and the rows that chose it, which lie one behind the other in buffers by expert. */
@@ -314,6 +175,14 @@ struct cpu_view {
     float *attended;   /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
     uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS] entries of a tree's rows, of one layer */
+
+    /* delta.c */
+    float *mixed; /* [most_mixed][rf_delta_mixed] q, k and v of the rows to go through, of n_mixed
+                     in this pass */
+    size_t n_mixed, most_mixed;
+    struct cpu_state_slots *state_slots; /* [max_rows], of trees alone */
+    float *state_scratch;                /* [workers][RF_TREE_ROWS + 1][piece of a matrix] */
+    float *ones;                         /* [elements of a head] */
 
     /* experts.c, for the current layer */
     struct cpu_choice *choices;         /* [max_rows][n_expert_used], greatest share first */
@@ -421,6 +290,17 @@ void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf
 
 /* convolution.c */
 void rf_cpu_short_conv(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+
+/* delta.c. rf_cpu_delta_new: memory, if the model has such layers. rf_cpu_delta_prepare: prepares a
+ * pass, after its caches. */
+int rf_cpu_delta_new(struct cpu_view *view, struct rf_error *error);
+int rf_cpu_delta_prepare(struct cpu_view *view, struct rf_error *error);
+void rf_cpu_delta(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+
+/* gated.c */
+void rf_cpu_norm_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_split_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_sigmoid_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 
 /* experts.c. rf_cpu_experts_new: memory for the choices, if the model has experts. */
 int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error);

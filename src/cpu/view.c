@@ -139,6 +139,7 @@ static int make_activations(struct cpu_view *view, struct rf_error *error)
     }
     if (!code) code = pass_rows_new(view, error);
     if (!code) code = rf_cpu_experts_new(view, error);
+    if (!code) code = rf_cpu_delta_new(view, error);
     if (!code) code = rotations_new(view, error);
     if (!code) code = rf_cpu_attention_new(view, error);
     if (!code) code = rf_cpu_answer_new(view, error);
@@ -167,6 +168,10 @@ static void perform_op(struct cpu_view *view, struct rf_worker *worker, const st
     case RF_OP_CAP: rf_cpu_cap(view, worker, op, n); break;
     case RF_OP_COPY: rf_cpu_copy(view, worker, op); break;
     case RF_OP_SHORT_CONV: rf_cpu_short_conv(view, worker, op); break;
+    case RF_OP_DELTA: rf_cpu_delta(view, worker, op); break;
+    case RF_OP_NORM_GATE: rf_cpu_norm_gate(view, worker, op); break;
+    case RF_OP_SPLIT_GATE: rf_cpu_split_gate(view, worker, op); break;
+    case RF_OP_SIGMOID_GATE: rf_cpu_sigmoid_gate(view, worker, op); break;
     case RF_OP_CHOOSE_EXPERTS: rf_cpu_choose_experts(view, worker, op); break;
     case RF_OP_EXPERT_LINEAR: rf_cpu_expert_linear(view, worker, op); break;
     case RF_OP_SUM_EXPERTS: rf_cpu_sum_experts(view, worker, op); break;
@@ -238,12 +243,17 @@ int rf_cpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_er
         code = rf_cpu_cache_prepare(view->groups[g].cache, (size_t)pass->groups[g].first_pos,
                                     (size_t)pass->groups[g].n, &view->groups[g].n_groups, error);
     if (!code) code = rf_cpu_attention_prepare(view, error);
+    if (!code) code = rf_cpu_delta_prepare(view, error);
     if (code) return code;
     rf_lock_take(&view->queue->turn);
     rf_team_run_split(view->queue->team, view->split, (int)view->n_rows, run_program, view);
     rf_lock_release(&view->queue->turn);
     if (view->stopped) return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
-    for (int32_t g = 0; g < pass->n_groups; g++)
+    for (int32_t g = 0; g < pass->n_groups; g++) {
+        const struct rf_rows *rows = &pass->groups[g];
         view->groups[g].cache->n_groups = view->groups[g].n_groups;
+        rf_cpu_states_done(view->groups[g].cache, (size_t)rows->first_pos, (size_t)rows->n,
+                           !rows->parents);
+    }
     return 0;
 }

@@ -421,6 +421,7 @@ static const struct rf_backend_ops ops = {
     .cache_trim = rf_shared_cache_trim,
     .cache_settle = rf_shared_cache_settle,
     .cache_resume = rf_shared_cache_resume,
+    .cache_can_save = rf_shared_cache_can_save,
     .cache_keep = rf_shared_cache_keep,
     .cache_bytes = rf_shared_cache_bytes,
     .cache_held = rf_shared_cache_held,

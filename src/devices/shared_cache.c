@@ -100,6 +100,15 @@ int rf_shared_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t
     return code;
 }
 
+int rf_shared_cache_can_save(const struct rf_cache *base, int32_t n)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache->part[p] && !shared_ops_of(base->backend, p)->cache_can_save(cache->part[p], n))
+            return 0;
+    return 1;
+}
+
 uint64_t rf_shared_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct shared_cache *cache = (const struct shared_cache *)base;
@@ -130,7 +139,7 @@ struct weave {
 static size_t layers_of(const struct weave *weave, int p)
 {
     const struct rf_params *params = &weave->cache->params[p];
-    return (size_t)(weave->of_states ? rf_n_conv(params, params->n_layer)
+    return (size_t)(weave->of_states ? rf_n_states(params, params->n_layer)
                                      : rf_n_attention(params, params->n_layer));
 }
 
@@ -162,6 +171,7 @@ static void copy_part(struct weave *weave, int32_t n)
     }
     weave->of_states = 1;
     copy_layers(weave, rf_states_saved_floats(shape->params, n) * sizeof(float));
+    if (n) copy_layers(weave, rf_state_matrices(shape->params) * sizeof(float));
 }
 
 /* Saves or loads n positions part by part. */

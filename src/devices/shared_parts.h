@@ -66,6 +66,7 @@ void rf_shared_cache_free(struct rf_cache *cache);
 void rf_shared_cache_trim(struct rf_cache *cache, int32_t n);
 void rf_shared_cache_settle(struct rf_cache *cache, int32_t n);
 int32_t rf_shared_cache_resume(const struct rf_cache *cache, int32_t n);
+int rf_shared_cache_can_save(const struct rf_cache *cache, int32_t n);
 int rf_shared_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                          struct rf_error *error);
 uint64_t rf_shared_cache_bytes(const struct rf_cache *cache, int32_t n);

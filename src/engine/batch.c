@@ -39,6 +39,11 @@ int rf_engine_batch_open(struct rf_engine_batch **batch, struct rf_engine *engin
     opened->kept.most = options->kept_bytes   ? options->kept_bytes
                         : eighth < KEPT_BYTES ? eighth
                                               : KEPT_BYTES;
+    if (options->store_folder) code = rf_stored_open(&opened->stored, opened->root, options, error);
+    if (code) {
+        rf_engine_batch_close(opened);
+        return code;
+    }
     *batch = opened;
     return 0;
 }
@@ -63,6 +68,7 @@ void rf_engine_batch_close(struct rf_engine_batch *batch)
     }
     rf_free(allocator, batch->members);
     rf_kept_clear(&batch->kept);
+    rf_stored_close(batch->stored);
     rf_embedder_free(batch->embedder);
     rf_session_close(batch->root);
     rf_free(allocator, batch);
@@ -196,7 +202,7 @@ static void keep_session(struct member *member)
     struct rf_engine_batch *batch = member->batch;
     rf_cascade_copy_pace(batch->root->levels.cascade, member->session->levels.cascade);
     rf_session_set_bias(member->session, NULL, 0);
-    rf_kept_add(&batch->kept, member->session, member->n_prompt);
+    rf_kept_add(&batch->kept, member->session, member->n_prompt, 0);
     member->session = NULL;
 }
 
@@ -247,6 +253,33 @@ static struct donor find_donor(const struct rf_engine_batch *batch, const struct
         if (common > donor.common) donor = (struct donor){other, -1, common};
     }
     return donor;
+}
+
+/* Brings a stored text that has clearly more of the prompt than all texts in memory. */
+static void bring_stored(struct rf_engine_batch *batch, struct member *member)
+{
+    if (!batch->stored || member->has_looked || member->on_prompt_logprobs) return;
+    member->has_looked = 1;
+    struct donor donor = find_donor(batch, member);
+    struct rf_session *session = rf_stored_take(batch->stored, batch->root, member->prompt,
+                                                member->n_prompt, donor.common + RF_FEW_UNREAD);
+    if (!session) return;
+    rf_kept_add(&batch->kept, session, rf_sequence_n_committed(session->sequence), 1);
+}
+
+int32_t rf_engine_batch_store(struct rf_engine_batch *batch)
+{
+    struct kept_text *found = NULL;
+    int32_t left = 0;
+    for (int32_t i = 0; batch->stored && i < batch->kept.n; i++) {
+        struct kept_text *text = &batch->kept.texts[i];
+        left += found && !text->is_stored;
+        if (!found && !text->is_stored) found = text;
+    }
+    if (!found) return 0;
+    rf_stored_add(batch->stored, found->session);
+    found->is_stored = 1; /* also where that failed: it was told */
+    return left;
 }
 
 /* 1 if it is better to wait until the other answer has read what both have in common. */
@@ -340,6 +373,7 @@ static void begin_waiting(struct rf_engine_batch *batch)
         struct member *member = batch->members[i];
         struct rf_error error;
         if (member->session || member->on_embedding) continue;
+        bring_stored(batch, member);
         struct donor donor = find_donor(batch, member);
         if (should_wait(&donor)) continue;
         int code = begin_answer(batch, member, &donor, &error);

@@ -32,6 +32,8 @@ int64_t rf_engine_batch_add(struct rf_engine_batch *batch, const struct rf_batch
 int rf_engine_batch_cancel(struct rf_engine_batch *batch, int64_t id, struct rf_error *error);
 /* One pass at most. Returns how many answers have not ended. */
 int32_t rf_engine_batch_step(struct rf_engine_batch *batch);
+/* Writes a kept text to the folder. Returns how many are left. */
+int32_t rf_engine_batch_store(struct rf_engine_batch *batch);
 void rf_engine_batch_stats(const struct rf_engine_batch *batch, riffle_batch_stats *stats);
 
 #endif

@@ -6,6 +6,7 @@
 #include "engine/embed.h"
 #include "engine/generation.h"
 #include "engine/kept.h"
+#include "engine/stored.h"
 #include "engine/tempo.h"
 #include "speculate/balance.h"
 #include "speculate/batch.h"
@@ -37,7 +38,7 @@ struct member {
     riffle_on_answer on_answer;
     void *user;
     double added, begun, first; /* seconds of the clock; 0: not yet */
-    int cancelled;
+    int cancelled, has_looked;  /* looked: for a stored text */
     struct rf_session *session; /* NULL while it waits */
     struct generation generation;
     struct rf_batch_part part;
@@ -51,6 +52,7 @@ struct rf_engine_batch {
     int64_t last_id;
     int32_t most_answers;
     struct kept kept;
+    struct rf_stored *stored;      /* texts in a folder; NULL: there is none */
     struct rf_embedder *embedder;  /* NULL: nobody has asked for a vector yet */
     const struct member *embedded; /* member whose prompt the embedder reads; or NULL */
     uint64_t turn;                 /* the member that comes first in a pass, modulo n_members */

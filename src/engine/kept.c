@@ -82,9 +82,9 @@ static void close_least(struct kept *kept)
     rf_session_close(rf_kept_take(kept, found));
 }
 
-void rf_kept_add(struct kept *kept, struct rf_session *session, int32_t n_prompt)
+void rf_kept_add(struct kept *kept, struct rf_session *session, int32_t n_prompt, int is_stored)
 {
-    kept->texts[kept->n++] = (struct kept_text){session, n_prompt, kept->clock};
+    kept->texts[kept->n++] = (struct kept_text){session, n_prompt, kept->clock, is_stored};
     while (kept->n > RF_MOST_KEPT || rf_kept_bytes(kept) > kept->most) close_least(kept);
 }
 

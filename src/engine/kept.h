@@ -14,6 +14,7 @@ struct kept {
         struct rf_session *session;
         int32_t n_prompt; /* tokens of the text that it was asked with; its answer follows */
         double clock;
+        int is_stored; /* needs not be written to the folder of stored texts (stored.h) */
     } texts[RF_MOST_KEPT + 1];
     int32_t n;
     double clock;
@@ -33,7 +34,7 @@ uint64_t rf_kept_bytes(const struct kept *kept);
 /* Hands a text out: it is no longer kept. */
 struct rf_session *rf_kept_take(struct kept *kept, int32_t i);
 /* Keeps the session; closes as many as have to go, which may be itself. */
-void rf_kept_add(struct kept *kept, struct rf_session *session, int32_t n_prompt);
+void rf_kept_add(struct kept *kept, struct rf_session *session, int32_t n_prompt, int is_stored);
 void rf_kept_clear(struct kept *kept);
 
 #endif

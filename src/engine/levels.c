@@ -133,6 +133,7 @@ static int open_head_level(struct opening *o, struct rf_error *error)
     o->level->ops = &rf_head_level_ops;
     o->level->self = part->head;
     o->level->acceptance = rf_tuning.acceptance.model;
+    o->level->is_trained = 1;
     return code;
 }
 

@@ -146,22 +146,49 @@ static uint64_t content_checksum(const struct header *header, const struct conte
     return checksum(sum, content->features, (size_t)header->features_bytes);
 }
 
-int rf_state_save(const struct rf_session *session, const char *path, struct rf_error *error)
+static struct header session_header(const struct rf_session *session)
 {
     struct rf_sequence *sequence = session->sequence;
-    int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_saved(sequence);
+    int32_t n_read = rf_sequence_n_saved(sequence);
     const struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
     const struct rf_head_level *head = rf_levels_head_level(&session->levels);
-    struct header header = {.version = VERSION,
-                            .kv = (uint32_t)session->view->shape.kv,
-                            .model = fingerprint(session->engine),
-                            .n_tokens = n,
-                            .n_read = n_read,
-                            .kv_bytes = rf_sequence_kv_bytes(sequence, n_read),
-                            .activation_bits = (uint64_t)rf_engine_activation_bits(session->engine),
-                            .dictionary_bytes = dictionary ? rf_successors_bytes(dictionary) : 0,
-                            .features_bytes = head ? rf_head_level_bytes(head, n_read) : 0,
-                            .head = head_checksum(head)};
+    return (struct header){.version = VERSION,
+                           .kv = (uint32_t)session->view->shape.kv,
+                           .n_tokens = rf_sequence_n_committed(sequence),
+                           .n_read = n_read,
+                           .kv_bytes = rf_sequence_kv_bytes(sequence, n_read),
+                           .activation_bits = (uint64_t)rf_engine_activation_bits(session->engine),
+                           .dictionary_bytes = dictionary ? rf_successors_bytes(dictionary) : 0,
+                           .features_bytes = head ? rf_head_level_bytes(head, n_read) : 0};
+}
+
+uint64_t rf_state_bytes(const struct rf_session *session)
+{
+    const struct header header = session_header(session);
+    return sizeof header + (uint64_t)header.n_tokens * sizeof(int32_t) + header.kv_bytes +
+           header.dictionary_bytes + header.features_bytes;
+}
+
+uint64_t rf_state_key(const struct rf_session *session)
+{
+    const struct rf_engine *engine = session->engine;
+    const uint64_t facts[] = {VERSION, fingerprint(engine), (uint64_t)session->view->shape.kv,
+                              (uint64_t)rf_engine_activation_bits(engine)};
+    uint64_t sum = checksum(0xcbf29ce484222325u, facts, sizeof facts);
+    sum = checksum(sum, engine->kind->name, strlen(engine->kind->name));
+    return checksum(sum, engine->tier, strlen(engine->tier));
+}
+
+int rf_state_save(const struct rf_session *session, const char *path, unsigned flags,
+                  struct rf_error *error)
+{
+    struct rf_sequence *sequence = session->sequence;
+    const struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
+    const struct rf_head_level *head = rf_levels_head_level(&session->levels);
+    struct header header = session_header(session);
+    int32_t n = header.n_tokens, n_read = header.n_read;
+    header.model = fingerprint(session->engine);
+    header.head = head_checksum(head);
     memcpy(header.magic, magic, sizeof magic);
     size_t tokens_bytes = (size_t)n * sizeof(int32_t), kv_bytes = (size_t)header.kv_bytes,
            features_at = kv_bytes + (size_t)header.dictionary_bytes,
@@ -178,7 +205,7 @@ int rf_state_save(const struct rf_session *session, const char *path, struct rf_
         header.content = content_checksum(&header, &content);
         const struct rf_span spans[] = {
             {&header, sizeof header}, {content.tokens, tokens_bytes}, {kv, bytes}};
-        code = rf_write_file(path, spans, 3, RF_NEW_PRIVATE, error);
+        code = rf_write_file(path, spans, 3, RF_NEW_PRIVATE | flags, error);
     }
     rf_free(&session->engine->allocator, kv);
     return code;
@@ -298,5 +325,32 @@ int rf_state_load(struct rf_session *session, const char *path, struct rf_error 
     if (code) return code;
     code = load_mapped_state(session, path, &file, error);
     rf_unmap_file(&file);
+    return code;
+}
+
+int rf_state_tokens(const struct rf_session *session, const char *path, int32_t **tokens,
+                    int32_t *n, int32_t *n_read, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = &session->engine->allocator;
+    unsigned char begin[sizeof(struct header)] = {0};
+    *tokens = NULL;
+    int64_t bytes = rf_file_begin(path, begin, sizeof begin, error);
+    if (bytes < 0) return (int)bytes;
+    const struct header header = read_header(begin, (size_t)bytes);
+    int code = check_state_header(session, path, (size_t)bytes, &header, error);
+    if (code) return code;
+    size_t at = header_bytes(&header), tokens_bytes = (size_t)header.n_tokens * sizeof **tokens;
+    unsigned char *data = rf_malloc(allocator, at + tokens_bytes, 1, "session state", error);
+    if (!data) return RF_ERR_MEMORY;
+    bytes = rf_file_begin(path, data, at + tokens_bytes, error);
+    code = bytes < 0 ? (int)bytes : 0;
+    if (!code) {
+        memmove(data, data + at, tokens_bytes);
+        *tokens = (int32_t *)(void *)data;
+        *n = header.n_tokens;
+        *n_read = header.n_read;
+        return 0;
+    }
+    rf_free(allocator, data);
     return code;
 }

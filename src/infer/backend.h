@@ -129,6 +129,15 @@ enum rf_slot {
     RF_SLOT_SHARE,        /* logit of the shared expert's share, a sigmoid */
     RF_SLOT_CONV,      /* three rows side by side of a convolution: two gates and what they gate */
     RF_SLOT_CONVOLVED, /* operand of the matrix behind a convolution */
+    RF_SLOT_Q_BOTH,    /* of each head q, then its gate */
+    RF_SLOT_Q_GATE,    /* the gates alone */
+    RF_SLOT_UNGATED,   /* what was attended to, before the gate */
+    RF_SLOT_MIXED,     /* q, k and v of the delta rule, before their convolution */
+    RF_SLOT_Z,         /* gates of the delta rule's results */
+    RF_SLOT_BETA,      /* logits of how much of a value is written; undefined after RF_OP_DELTA */
+    RF_SLOT_ALPHA,     /* what decays come from; undefined after RF_OP_DELTA */
+    RF_SLOT_RECALLED,  /* results of the delta rule */
+    RF_SLOT_DELTA,     /* operand of the matrix behind the delta rule */
     RF_SLOT_JOINED,    /* rows side by side: hidden states that a draft head reads; in a head's
                           program the normed embedding and feature */
     RF_SLOT_JOINED_IN, /* the same as operand */
@@ -167,11 +176,32 @@ enum rf_op_kind {
      * - (rows - 1) + k]), element by element, where z is of the rows that it follows, and 0 before
      * the text. Leaves z in the cache (struct rf_params: conv_rows), and in[0] undefined. */
     RF_OP_SHORT_CONV,
-    RF_OP_SILU_GATE, /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
-                        where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
-                        in[1] are undefined */
-    RF_OP_GELU_GATE, /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
-    RF_OP_GELU,      /* out[0] = gelu(in[0]), likewise */
+    /* The gated delta rule (Yang, Kautz and Hatamizadeh 2024; transformers, Qwen3_5GatedDeltaNet).
+     * A row m of in[0] is delta_keys heads of q, as many of k, and delta_values heads of v. m goes
+     * through a convolution, 0 before the text:
+     *
+     * - y_j = silu(sum over r < conv_rows of weight[0][j][r] m_j, conv_rows - 1 - r rows ago)
+     *
+     * Then for each head of v, and its head of q and k (struct rf_params: delta_tiled):
+     *
+     * - q = y_q / |y_q| / sqrt(delta_key_dim), k = y_k / |y_k|; |x|^2 = 1e-6 + sum of squares
+     * - b = sigmoid(in[1]), g = exp(weight[1] log(1 + exp(in[2] + weight[2])))
+     * - u = b (v - g S'^T k), where S' is S of the row that it follows
+     * - S = g S' + k u^T, [delta_key_dim][delta_value_dim], 0 before the text
+     * - out[0] = S^T q
+     *
+     * A row leaves its m, b and g in the cache (infer/state_kept.h). */
+    RF_OP_DELTA,
+    /* out[0] = RMS norm of each head [delta_value_dim] of in[0], times weight[0] and silu(in[1]) */
+    RF_OP_NORM_GATE,
+    RF_OP_SPLIT_GATE,   /* of each head of in[0]: out[0] = the first head_dim values, out[1] = the
+                           others */
+    RF_OP_SIGMOID_GATE, /* out[0] = in[0] * sigmoid(in[1]) */
+    RF_OP_SILU_GATE,    /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
+                           where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
+                           in[1] are undefined */
+    RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
+    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
@@ -357,6 +387,9 @@ struct rf_backend_ops {
      * positions that were read: n itself, or less where earlier rows' 16 bits or states were given
      * up. */
     int32_t (*cache_resume)(const struct rf_cache *cache, int32_t n);
+    /* Whether the first n positions can be saved, of which a pass can begin at n and n - 1: else
+     * matrices that would be saved are not known yet, and fewer positions can be. */
+    int (*cache_can_save)(const struct rf_cache *cache, int32_t n);
     /* Keeps one path of the last pass's tree in this cache, which began at first_pos: the entries
      * of the rows path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the
      * first: the text), move from the slots first_pos + path[i] to first_pos + i, in all layers.
@@ -372,9 +405,11 @@ struct rf_backend_ops {
      * group the upper planes of all layers and heads, then the lower ones. Then the blocks as above
      * from the one that has position g * RF_KV_RECENT on.
      *
-     * Layers are those with keys and values. At the end follow, for each layer with a convolution,
-     * F32 rows [n - first][n_embd] of z (RF_OP_SHORT_CONV) from position rf_states_saved_from(n) =
-     * first on, zeros before the text. To be saved, a pass must be able to begin at n and n - 1. */
+     * Layers are those with keys and values. At the end follow, for each layer with a state, F32
+     * rows [n - first][rf_state_row(params)] of what rows left from position
+     * rf_states_saved_from(n) = first on, zeros before the text. Those of all layers are followed
+     * by the matrices of all layers with the delta rule at the beginning of the block of n - 1, in
+     * the order of rf_state_matrices. To be saved, a pass must be able to begin at n and n - 1. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
     /* Memory of the cache's blocks. A block that n caches share counts as its n-th part. */
     uint64_t (*cache_held)(const struct rf_cache *cache);

@@ -11,7 +11,10 @@ struct rf_layer {
     struct rf_weight *q_bias, *k_bias, *v_bias;  /* NULL where the architecture has none */
     struct rf_weight *q_norm, *k_norm;           /* may be NULL */
     struct rf_weight *conv_in, *conv, *conv_out; /* replace q, k, v and o; conv is [n_embd][rows] */
-    struct rf_weight *conv_in_bias, *conv_bias, *conv_out_bias;                  /* may be NULL */
+    struct rf_weight *conv_in_bias, *conv_bias, *conv_out_bias; /* may be NULL */
+    /* Replace q, k, v and o in a layer with the delta rule (RF_OP_DELTA). */
+    struct rf_weight *delta_qkv, *delta_z, *delta_beta, *delta_alpha, *delta_out;
+    struct rf_weight *delta_conv, *delta_decay, *delta_step, *delta_norm;
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_norm_bias, *ffn_post_norm; /* may be NULL */
     struct rf_weight *gate, *up, *down;                /* gate may be NULL */
     struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */

@@ -155,6 +155,29 @@ static void add_conv(struct rf_program *program, int32_t i, const struct rf_laye
                layer->attn_post_norm);
 }
 
+/* The branch of a layer with the delta rule. */
+static void add_delta(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    struct rf_op *in =
+        add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_MIXED, layer->delta_qkv);
+    in->n = 2;
+    in->out[1] = RF_SLOT_Z;
+    in->weight[1] = layer->delta_z;
+    in = add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_BETA, layer->delta_beta);
+    in->n = 2;
+    in->out[1] = RF_SLOT_ALPHA;
+    in->weight[1] = layer->delta_alpha;
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_DELTA,
+                       .layer = i,
+                       .in = {RF_SLOT_MIXED, RF_SLOT_BETA, RF_SLOT_ALPHA},
+                       .out = {RF_SLOT_RECALLED},
+                       .weight = {layer->delta_conv, layer->delta_decay, layer->delta_step}};
+    add_op(program, RF_OP_NORM_GATE, i, RF_SLOT_RECALLED, RF_SLOT_DELTA, layer->delta_norm)->in[1] =
+        RF_SLOT_Z;
+    add_branch(program, i, RF_SLOT_DELTA, layer->delta_out, NULL, layer->attn_post_norm);
+}
+
 static enum rf_rotation layer_rotation(const struct rf_params *params, int32_t i)
 {
     int flags = rf_layer_flags(params, i);
@@ -182,16 +205,25 @@ static void add_rope_store(struct rf_program *program, int32_t i, const struct r
 static void add_attention_branch(struct rf_program *program, int32_t i,
                                  const struct rf_layer *layer, int taps_inputs)
 {
+    int has_gate = program->params->attn_gate;
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_LINEAR,
                        .layer = i,
                        .n = 3,
                        .in = {RF_SLOT_NORMED},
-                       .out = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                       .out = {has_gate ? RF_SLOT_Q_BOTH : RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
                        .weight = {layer->q, layer->k, layer->v},
                        .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
+    if (has_gate)
+        add_op(program, RF_OP_SPLIT_GATE, i, RF_SLOT_Q_BOTH, RF_SLOT_Q, NULL)->out[1] =
+            RF_SLOT_Q_GATE;
     add_rope_store(program, i, layer);
     add_attention(program, i, layer);
+    if (has_gate) {
+        program->body[program->n_body - 1].out[0] = RF_SLOT_UNGATED;
+        add_op(program, RF_OP_SIGMOID_GATE, i, RF_SLOT_UNGATED, RF_SLOT_ATTENDED, NULL)->in[1] =
+            RF_SLOT_Q_GATE;
+    }
     if (taps_inputs) tap_input(program, RF_INPUT_O);
     add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->o_bias, layer->attn_post_norm);
 }
@@ -204,6 +236,8 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
     if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     if (layer->conv)
         add_conv(program, i, layer);
+    else if (layer->delta_qkv)
+        add_delta(program, i, layer);
     else
         add_attention_branch(program, i, layer, taps_inputs);
 
@@ -258,7 +292,8 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     const struct rf_params *params = program->params;
     int32_t n_q = params->n_head * params->head_dim, n_kv = params->n_head_kv * params->head_dim;
     int experts = params->n_expert > 0;
-    int32_t n_conv = rf_n_conv(params, params->n_layer) ? params->n_embd : 0;
+    int32_t n_conv = params->conv_rows && !params->delta_values ? params->n_embd : 0,
+            n_delta = rf_delta_values(params), n_gate = params->attn_gate ? n_q : 0;
     int32_t n_ff = rf_n_ff_dense(params), n_ff_expert = experts ? params->n_ff : 0,
             of_experts = experts ? params->n_embd : 0;
     const struct rf_slot_shape slots[RF_SLOT_TAP] = {
@@ -284,6 +319,15 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_SHARE] = {.width = params->n_ff_shared > 0},
         [RF_SLOT_CONV] = {.width = 3 * n_conv},
         [RF_SLOT_CONVOLVED] = {.width = n_conv, .is_operand = 1},
+        [RF_SLOT_Q_BOTH] = {.width = 2 * n_gate},
+        [RF_SLOT_Q_GATE] = {.width = n_gate},
+        [RF_SLOT_UNGATED] = {.width = n_gate},
+        [RF_SLOT_MIXED] = {.width = rf_delta_mixed(params)},
+        [RF_SLOT_Z] = {.width = n_delta},
+        [RF_SLOT_BETA] = {.width = params->delta_values},
+        [RF_SLOT_ALPHA] = {.width = params->delta_values},
+        [RF_SLOT_RECALLED] = {.width = n_delta},
+        [RF_SLOT_DELTA] = {.width = n_delta, .is_operand = 1},
         [RF_SLOT_LOGITS] = {.width = params->n_vocab},
     };
     memcpy(program->slots, slots, sizeof slots);
@@ -379,7 +423,7 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
         return rf_fail(error, RF_ERR_ARGUMENT, "n_taps %d: not between 0 and %d", options->n_taps,
                        RF_MAX_TAPS);
     assert(!options->taps_inputs || (!options->n_taps && model->source->params.n_layer == 1 &&
-                                     !rf_is_conv(&model->source->params, 0)));
+                                     !rf_has_state(&model->source->params, 0)));
     assert(!options->head || (!options->n_taps && !options->taps_inputs));
     for (int32_t t = 0; t < options->n_taps; t++)
         if (options->taps[t] < (t ? options->taps[t - 1] + 1 : -1) ||

@@ -706,7 +706,8 @@ int32_t rf_sequence_n_saved(const struct rf_sequence *s)
     int32_t n = rf_sequence_n_read(s);
     if (n > s->n) n = s->n;
     while (n > 0 &&
-           (ops->cache_resume(s->cache, n) < n || ops->cache_resume(s->cache, n - 1) < n - 1))
+           (ops->cache_resume(s->cache, n) < n || ops->cache_resume(s->cache, n - 1) < n - 1 ||
+            !ops->cache_can_save(s->cache, n)))
         n = ops->cache_resume(s->cache, n - 1);
     return n;
 }

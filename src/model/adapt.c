@@ -1,7 +1,9 @@
 /* Brings a file's tensors to the form that the forward pass computes with: fused tensors become
  * parts, norms get 1 added. Both containers' readers call it before the tensors are sorted. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "model/reader.h"
 #include "model/tensors.h"
@@ -47,6 +49,19 @@ static void split_fused_tensor(struct rf_reading *reading, const struct fused *f
     }
 }
 
+void rf_tensors_drop_further(struct rf_reading *reading)
+{
+    struct rf_source *source = reading->source;
+    int32_t n = 0;
+    for (int32_t i = 0; i < source->n_tensors; i++) {
+        const char *name = source->tensors[i].name;
+        int is_further =
+            strncmp(name, "blk.", 4) == 0 && strtol(name + 4, NULL, 10) >= source->params.n_layer;
+        if (!is_further) source->tensors[n++] = source->tensors[i];
+    }
+    source->n_tensors = n;
+}
+
 void rf_tensors_split(struct rf_reading *reading)
 {
     struct rf_source *source = reading->source;
@@ -81,20 +96,39 @@ void rf_tensors_split(struct rf_reading *reading)
     source->n_tensors = n;
 }
 
+/* A tensor's values as F32 that may be changed, in the place of the file's; NULL: none. */
+static float *own_values(struct rf_reading *reading, struct rf_tensor *tensor)
+{
+    size_t n = (size_t)rf_tensor_elements(tensor);
+    if (rf_dtype_info(tensor->dtype)->block_elems != 1) return NULL;
+    float *values = rf_keep(reading, n, sizeof *values, tensor->name);
+    if (!values) return NULL;
+    rf_dequantize_f32(tensor->dtype, tensor->data, values, n);
+    tensor->dtype = RF_F32;
+    tensor->data = values;
+    tensor->bytes = n * sizeof *values;
+    return values;
+}
+
+void rf_decays_from_log(struct rf_reading *reading)
+{
+    struct rf_source *source = reading->source;
+    for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
+        struct rf_tensor *tensor = &source->tensors[i];
+        if (!rf_ends_with(tensor->name, "." RF_DELTA_DECAY)) continue;
+        float *values = own_values(reading, tensor);
+        for (size_t j = 0; values && j < (size_t)tensor->ne[0]; j++) values[j] = -expf(values[j]);
+    }
+}
+
 void rf_norms_add_one(struct rf_reading *reading)
 {
     struct rf_source *source = reading->source;
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
         struct rf_tensor *tensor = &source->tensors[i];
-        size_t n = (size_t)tensor->ne[0];
-        int is_norm = tensor->ne[1] == 1 && !rf_ends_with(tensor->name, ".bias");
-        if (!is_norm || rf_dtype_info(tensor->dtype)->block_elems != 1) continue;
-        float *values = rf_keep(reading, n, sizeof *values, tensor->name);
-        if (!values) return;
-        rf_dequantize_f32(tensor->dtype, tensor->data, values, n);
-        for (size_t j = 0; j < n; j++) values[j] += 1.0f;
-        tensor->dtype = RF_F32;
-        tensor->data = values;
-        tensor->bytes = n * sizeof *values;
+        int is_norm =
+            rf_ends_with(tensor->name, "norm.weight") && !rf_ends_with(tensor->name, RF_DELTA_NORM);
+        float *values = is_norm ? own_values(reading, tensor) : NULL;
+        for (size_t j = 0; values && j < (size_t)tensor->ne[0]; j++) values[j] += 1.0f;
     }
 }

@@ -7,16 +7,17 @@
 /* Keys and tensors of a file that change the computation; a file whose architecture has none of a
  * group may not have them. */
 enum rf_arch_keys {
-    RF_KEYS_SCALES = 1,       /* factors of embeddings, residuals, scores and logits */
-    RF_KEYS_CAPS = 2,         /* caps of scores and logits */
-    RF_KEYS_WINDOW = 4,       /* a sliding window */
-    RF_KEYS_EXPERTS = 8,      /* numbers of experts */
-    RF_KEYS_SHARED = 16,      /* the width of an expert that every row has */
-    RF_KEYS_LLAMA3 = 32,      /* GGUF: llama3's scaling as the tensor rope_freqs.weight */
-    RF_KEYS_LONGROPE = 64,    /* GGUF: longrope's two sets of factors as tensors */
-    RF_KEYS_CONV = 128,       /* layers with convolutions, and how many rows those read */
-    RF_KEYS_LOGITS = 256,     /* a factor of logits; as part of RF_KEYS_SCALES it is a divisor */
-    RF_KEYS_TEMPERATURE = 512 /* growth of queries with the position, and YaRN's mscale_all_dim */
+    RF_KEYS_SCALES = 1,        /* factors of embeddings, residuals, scores and logits */
+    RF_KEYS_CAPS = 2,          /* caps of scores and logits */
+    RF_KEYS_WINDOW = 4,        /* a sliding window */
+    RF_KEYS_EXPERTS = 8,       /* numbers of experts */
+    RF_KEYS_SHARED = 16,       /* the width of an expert that every row has */
+    RF_KEYS_LLAMA3 = 32,       /* GGUF: llama3's scaling as the tensor rope_freqs.weight */
+    RF_KEYS_LONGROPE = 64,     /* GGUF: longrope's two sets of factors as tensors */
+    RF_KEYS_CONV = 128,        /* layers with convolutions, and how many rows those read */
+    RF_KEYS_LOGITS = 256,      /* a factor of logits; as part of RF_KEYS_SCALES it is a divisor */
+    RF_KEYS_TEMPERATURE = 512, /* growth of queries with the position, and YaRN's mscale_all_dim */
+    RF_KEYS_DELTA = 1024       /* layers with the delta rule, and its sizes */
 };
 
 struct rf_arch_row {

@@ -25,6 +25,7 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
                       "is a draft head, which cannot run alone: give it with --head, beside the "
                       "model that it drafts for");
     if (!reading.code) rf_gguf_read_params(&gguf);
+    if (gguf.n_further) rf_tensors_drop_further(&reading);
     rf_tensors_split(&reading);
     if (!reading.code) code = rf_tensors_sort(&reading);
     if (!reading.code) rf_gguf_find_biases(&gguf);

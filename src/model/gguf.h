@@ -42,9 +42,10 @@ struct rf_gguf {
     uint64_t alignment;
     struct rf_gguf_value *values; /* sorted by key */
     size_t n_values;
-    char key[80];  /* the last that was looked up, for sentences */
-    int is_head;   /* the architecture is that of draft heads, eagle3 */
-    int is_joined; /* the source has the tensors of all parts of a split model */
+    char key[80];      /* the last that was looked up, for sentences */
+    int is_head;       /* the architecture is that of draft heads, eagle3 */
+    int is_joined;     /* the source has the tensors of all parts of a split model */
+    int32_t n_further; /* layers behind the model's own, which predict further tokens */
     /* A head's tensor d2t, n_ids integers of 64 bits: ids of the target's tokens. It is not among
      * the source's tensors. NULL: there is none. */
     const unsigned char *ids;

@@ -68,6 +68,54 @@ static void read_kv_heads(struct rf_gguf *gguf)
     if (has_convs) params->conv_rows = need(gguf, gguf_count(gguf, ".shortconv.l_cache", 0));
 }
 
+/* The last of block_count layers predict further tokens, which are not computed here. */
+static void read_further_layers(struct rf_gguf *gguf)
+{
+    struct rf_params *params = &gguf->reading->source->params;
+    if (!(rf_arch_row(params->arch)->keys & RF_KEYS_DELTA)) return;
+    gguf->n_further =
+        (int32_t)rf_gguf_integer(gguf, ".nextn_predict_layers", 0, params->n_layer - 1, 0);
+    params->n_layer -= gguf->n_further;
+}
+
+/* The layers with the delta rule, where the file names them: all but every n-th, or a flag for
+ * each. */
+static void read_delta_layers(struct rf_gguf *gguf)
+{
+    static const char key[] = ".attention.recurrent_layers";
+    const struct rf_params *params = &gguf->reading->source->params;
+    int32_t period = gguf_count(gguf, ".full_attention_interval", 4);
+    const struct rf_gguf_value *list =
+        rf_gguf_find(gguf, key) ? rf_gguf_array(gguf, key, RF_GGUF_BOOL) : NULL;
+    if (list && list->count != (uint64_t)params->n_layer + (uint64_t)gguf->n_further)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key %s has %" PRIu64 " elements for %" PRId32 " layers", gguf->key, list->count,
+               params->n_layer + gguf->n_further);
+    uint8_t *flags = gguf->reading->code ? NULL : rf_arch_own_flags(gguf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        flags[i] = (list ? list->data[i] : (i + 1) % period != 0) ? RF_LAYER_DELTA : 0;
+}
+
+/* llama.cpp orders the heads of v so that h and h + delta_keys share a head of k. */
+static void read_deltas(struct rf_gguf *gguf)
+{
+    struct rf_params *params = &gguf->reading->source->params;
+    if (!(rf_arch_row(params->arch)->keys & RF_KEYS_DELTA)) return;
+    params->delta_tiled = 1;
+    params->conv_rows = need(gguf, gguf_count(gguf, ".ssm.conv_kernel", 0));
+    params->delta_key_dim = need(gguf, gguf_count(gguf, ".ssm.state_size", 0));
+    params->delta_keys = need(gguf, gguf_count(gguf, ".ssm.group_count", 0));
+    params->delta_values = need(gguf, gguf_count(gguf, ".ssm.time_step_rank", 0));
+    int32_t inner = need(gguf, gguf_count(gguf, ".ssm.inner_size", 0));
+    if (gguf->reading->code) return;
+    params->delta_value_dim = inner / params->delta_values;
+    if (inner % params->delta_values)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key %s: %" PRId32 " value heads do not divide it, %" PRId32, gguf->key,
+               params->delta_values, inner);
+    read_delta_layers(gguf);
+}
+
 static void read_attention(struct rf_gguf *gguf)
 {
     struct rf_reading *reading = gguf->reading;
@@ -189,7 +237,8 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
     if (!rf_gguf_bool(gguf, ".attention.causal", 1))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is false; only causal models can run",
                gguf->key);
-    if (rf_gguf_find(gguf, ".rope.dimension_sections"))
+    /* The sections differ in images alone. */
+    if (!(read & RF_KEYS_DELTA) && rf_gguf_find(gguf, ".rope.dimension_sections"))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is not supported", gguf->key);
 }
 
@@ -337,17 +386,31 @@ void rf_gguf_find_biases(struct rf_gguf *gguf)
                        has_layer_tensor(source, "ffn_down.bias");
 }
 
+/* Files of models whose layers all have experts may state these experts' width alone. */
+static void read_width(struct rf_gguf *gguf)
+{
+    static const char of_experts[] = ".expert_feed_forward_length";
+    struct rf_params *params = &gguf->reading->source->params;
+    int has_experts = (rf_arch_row(params->arch)->keys & RF_KEYS_EXPERTS) != 0;
+    int32_t width =
+        has_experts && rf_gguf_find(gguf, of_experts) ? gguf_count(gguf, of_experts, 0) : 0;
+    params->n_ff = rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, width);
+    need(gguf, params->n_ff);
+}
+
 void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
     read_architecture(gguf);
     gguf_refuse_variants(gguf);
     params->n_layer = need(gguf, gguf_count(gguf, ".block_count", 0));
+    read_further_layers(gguf);
     params->n_ctx_train = need(gguf, gguf_count(gguf, ".context_length", 0));
     params->n_embd = need(gguf, gguf_count(gguf, ".embedding_length", 0));
-    params->n_ff = need(gguf, rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, 0));
+    read_width(gguf);
     read_experts(gguf);
     read_attention(gguf);
+    read_deltas(gguf);
     params->rope.theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
     const char *eps =
         params->layer_norm ? ".attention.layer_norm_epsilon" : ".attention.layer_norm_rms_epsilon";

@@ -204,7 +204,7 @@ static const struct rf_hf_class classes[] = {
      .n_head = 32,
      .n_ctx = 4096,
      .rms_eps = 1e-5,
-     .partial_rotation = 1,
+     .partial = 1,
      .rope = {.theta = 10000, .original = 4096},
      .windows = RF_HF_WINDOW_ALL},
     {.name = "Gemma2ForCausalLM",
@@ -248,7 +248,7 @@ static const struct rf_hf_class classes[] = {
      .n_head = 32,
      .n_head_kv = 2,
      .head_dim = 128,
-     .partial_rotation = 0.5,
+     .partial = 0.5,
      .is_interleaved = 1,
      .n_ctx = 131072,
      .rms_eps = 1.5625e-7,
@@ -355,6 +355,24 @@ static const struct rf_hf_class classes[] = {
      .n_ff_expert = 1792,
      .norms_experts = 1,
      .conv_rows = 3},
+#define QWEN35_SIZES                                                                      \
+    .head_dim = 256, .n_ctx = 32768, .rope = PLAIN_ROPE, .partial = 0.25, ATTENTION_BIAS, \
+    .delta_keys = 16, .delta_values = 32, .delta_key_dim = 128, .delta_value_dim = 128,   \
+    .delta_rows = 4
+#define QWEN35                                                                          \
+    .arch = RF_ARCH_QWEN35, .n_layer = 32, .n_embd = 4096, .n_ff = 12288, .n_head = 16, \
+    .n_head_kv = 4, QWEN35_SIZES
+#define QWEN35MOE                                                                                \
+    .arch = RF_ARCH_QWEN35MOE, .n_layer = 40, .n_embd = 2048, .n_ff = 512, .n_head = 16,         \
+    .n_head_kv = 2, .n_expert = 256, .n_expert_used = 8, .n_ff_expert = 512, .n_ff_shared = 512, \
+    .norms_experts = 1, QWEN35_SIZES
+    {.name = "Qwen3_5ForCausalLM", .model_type = "qwen3_5_text", QWEN35},
+    {.name = "Qwen3_5ForConditionalGeneration", .model_type = "qwen3_5", .has_vision = 1, QWEN35},
+    {.name = "Qwen3_5MoeForCausalLM", .model_type = "qwen3_5_moe_text", QWEN35MOE},
+    {.name = "Qwen3_5MoeForConditionalGeneration",
+     .model_type = "qwen3_5_moe",
+     .has_vision = 1,
+     QWEN35MOE},
 #define GEMMA3                                                                                \
     .arch = RF_ARCH_GEMMA3, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8,         \
     .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096, \

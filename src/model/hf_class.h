@@ -22,7 +22,6 @@ struct rf_hf_class {
     enum rf_arch arch;
     int32_t n_layer, n_embd, n_ff, n_head, n_ctx;
     int32_t n_head_kv, head_dim; /* 0: as many as heads; n_embd / n_head */
-    double partial_rotation;     /* partial_rotary_factor; 0: only 1 is supported */
     int is_interleaved;          /* neighbouring elements of a head rotate together */
     double rms_eps;              /* 0: 1e-6 */
     const char *eps_key;         /* NULL: rms_norm_eps */
@@ -45,6 +44,9 @@ struct rf_hf_class {
     int32_t n_ff_expert, n_ff_shared; /* 0: intermediate_size; none */
     int norms_experts;                /* norm_topk_prob, where it is read */
     int32_t conv_rows;                /* conv_L_cache; 0: no layer has a convolution */
+    double partial;                   /* partial_rotary_factor; 0: it must be 1 */
+    /* The sizes of layers with the delta rule, linear_*; 0: no layer has it. */
+    int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_rows;
 };
 
 /* The class of the file; NULL after a failure. */

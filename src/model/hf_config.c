@@ -45,13 +45,14 @@ static void read_heads(struct rf_hf *hf, const struct rf_hf_class *class)
     params->n_head_kv = rf_hf_count(hf, hf->text, "num_key_value_heads", n_head_kv);
     params->head_dim = rf_hf_count(hf, hf->text, "head_dim", head_dim);
     const struct rf_json *rope = rf_hf_object(hf, "rope_parameters");
-    double partial = rf_hf_number(hf, hf->text, "partial_rotary_factor",
-                                  class->partial_rotation > 0 ? class->partial_rotation : 1);
+    double partial = class->partial > 0 ? class->partial : 1;
+    partial = rf_hf_number(hf, hf->text, "partial_rotary_factor", partial);
     partial = rf_hf_number(hf, rope, "partial_rotary_factor", partial);
     partial = rf_hf_number(hf, rf_hf_object(hf, "rope_scaling"), "partial_rotary_factor", partial);
-    if (partial <= 0 || partial > 1 || (partial != 1 && class->partial_rotation == 0))
+    if (partial <= 0 || partial > 1 || (partial != 1 && !(class->partial > 0)))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "partial_rotary_factor is %g; only 1 is supported, and less in Phi3 and Glm4",
+                    "partial_rotary_factor is %g; only 1 is supported, and less in Phi3, Glm4 and "
+                    "Qwen3.5",
                     partial);
     else
         params->rope_dim = (int32_t)(params->head_dim * partial);
@@ -202,6 +203,39 @@ static void read_convs(struct rf_hf *hf, const struct rf_hf_class *class)
         if (is_conv_layer(hf, types, attention, i)) flags[i] |= RF_LAYER_CONV;
 }
 
+/* 1 for a layer with the delta rule: by layer_types, else all but every n-th. */
+static int is_delta_layer(struct rf_hf *hf, const struct rf_json *types, int32_t period, int32_t i)
+{
+    if (!types) return (i + 1) % period != 0;
+    struct rf_str type = rf_json_text(rf_json_at(types, (size_t)i));
+    if (!rf_str_is(type, "linear_attention") && !rf_str_is(type, "full_attention"))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "layer_types[%" PRId32 "] is \"%.*s\"; linear_attention and full_attention are "
+                    "supported",
+                    i, rf_shown(type), type.data);
+    return rf_str_is(type, "linear_attention");
+}
+
+/* Layers with the delta rule. Norms' weights count from 1 on. */
+static void read_deltas(struct rf_hf *hf, const struct rf_hf_class *class)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    if (!class->delta_values) return;
+    hf->adds_one = 1;
+    params->delta_keys = rf_hf_count(hf, hf->text, "linear_num_key_heads", class->delta_keys);
+    params->delta_values = rf_hf_count(hf, hf->text, "linear_num_value_heads", class->delta_values);
+    params->delta_key_dim = rf_hf_count(hf, hf->text, "linear_key_head_dim", class->delta_key_dim);
+    params->delta_value_dim =
+        rf_hf_count(hf, hf->text, "linear_value_head_dim", class->delta_value_dim);
+    params->conv_rows = rf_hf_count(hf, hf->text, "linear_conv_kernel_dim", class->delta_rows);
+    int32_t period = rf_hf_count(hf, hf->text, "full_attention_interval", 4);
+    const struct rf_json *types = rf_json_get(hf->text, "layer_types");
+    check_list(hf, types, "layer_types");
+    uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        flags[i] = is_delta_layer(hf, types, period, i) ? RF_LAYER_DELTA : 0;
+}
+
 /* A null is no cap, an absent key the default of the class. */
 static float read_cap(struct rf_hf *hf, const char *key, double otherwise)
 {
@@ -329,6 +363,7 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     read_biases(hf, class);
     read_experts(hf, class);
     if (!hf->reading.code) read_convs(hf, class);
+    if (!hf->reading.code) read_deltas(hf, class);
 
     /* Check before and after: reading rotations relies on valid dimensions. */
     params->rope.theta = (float)class->rope.theta;

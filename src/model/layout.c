@@ -101,9 +101,27 @@ static void check_factors(struct rf_reading *reading, const struct rf_params *pa
                    factors[i].what, (double)factors[i].value);
 }
 
-static void check_convs(struct rf_reading *reading, const struct rf_params *params)
+static void check_deltas(struct rf_reading *reading, const struct rf_params *params)
 {
-    int32_t n = rf_n_conv(params, params->n_layer);
+    const int32_t sizes[] = {params->delta_keys, params->delta_values, params->delta_key_dim,
+                             params->delta_value_dim};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] <= 0 || sizes[i] > RF_MAX_DELTA)
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "layers with the delta rule have %" PRId32 " key heads and %" PRId32
+                   " value heads of %" PRId32 " and %" PRId32
+                   " elements; from 1 to %d of each are supported",
+                   sizes[0], sizes[1], sizes[2], sizes[3], RF_MAX_DELTA);
+    if (!reading->code && params->delta_values % params->delta_keys)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "%" PRId32 " key heads of the delta rule do not divide its %" PRId32 " value heads",
+               params->delta_keys, params->delta_values);
+}
+
+static void check_states(struct rf_reading *reading, const struct rf_params *params)
+{
+    int32_t n = rf_n_states(params, params->n_layer);
+    if (params->delta_values || params->delta_keys) check_deltas(reading, params);
     if (!n) return;
     if (n == params->n_layer)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "no layer has attention, which is not supported");
@@ -125,14 +143,14 @@ int rf_params_check(struct rf_reading *reading)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " key/value heads do not divide %" PRId32 " attention heads",
                params->n_head_kv, params->n_head);
-    check_convs(reading, params);
+    check_states(reading, params);
     if (params->n_expert_used > params->n_expert || params->n_expert_used < (params->n_expert > 0))
         rf_bad(reading, RF_ERR_FORMAT, "a row uses %" PRId32 " experts of %" PRId32,
                params->n_expert_used, params->n_expert);
     if (params->n_expert > RF_MAX_EXPERTS)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "%" PRId32 " experts; at most %d are supported",
                params->n_expert, RF_MAX_EXPERTS);
-    if (rf_n_q(params) > INT32_MAX)
+    if (rf_n_q_rows(params) > INT32_MAX)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " attention heads of dimension %" PRId32 " are too many", params->n_head,
                params->head_dim);

@@ -61,11 +61,16 @@ void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char 
 /* A copy of the text, with a terminating zero, that lives as long as the source. */
 char *rf_keep_text(struct rf_reading *reading, struct rf_str text);
 
+/* Drops the tensors of layers behind the model's own. */
+void rf_tensors_drop_further(struct rf_reading *reading);
 /* Cuts fused tensors into those that the forward pass computes with, as parts of the same bytes.
  * Call before sorting. */
 void rf_tensors_split(struct rf_reading *reading);
-/* Puts copies in F32 in the place of all norms' weights, with 1 added. */
+/* Puts copies in F32 in the place of all norms' weights, with 1 added; but for the norm behind the
+ * delta rule. */
 void rf_norms_add_one(struct rf_reading *reading);
+/* Puts -exp(w) in the place of the logarithms w of decays (qwen35). */
+void rf_decays_from_log(struct rf_reading *reading);
 
 /* Drops an output head whose rows are the embedding's, of some rows that are compared; another one
  * stays, as in transformers, whatever the configuration says. Call after sorting. */

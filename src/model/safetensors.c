@@ -129,7 +129,12 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
                      size_t bytes, int32_t *expert)
 {
     *expert = -1;
-    const int32_t layer = 0; /* any: no two names that files share depend on it */
+    static const char *const prefixes[] = {"blk.", "model.layers."};
+    size_t n = strlen(prefixes[to_gguf]);
+    const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
+    /* Names that files share depend on the kind of the layer. */
+    int32_t layer = end ? (int32_t)strtol(name + n, NULL, 10) : 0;
+    if (layer >= p->n_layer) layer = 0;
     const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
     const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES) RF_EACH_FUSED_TENSOR(NAMES)};
     const struct name *row =
@@ -138,9 +143,6 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
         snprintf(buffer, bytes, "%s", to_gguf ? row->gguf : name_of_arch(p->arch, row->hf));
         return 1;
     }
-    static const char *const prefixes[] = {"blk.", "model.layers."};
-    size_t n = strlen(prefixes[to_gguf]);
-    const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
     for (size_t i = 0; to_gguf && p->n_expert && i < sizeof fused / sizeof *fused; i++) {
         if (strcmp(end + 1, name_of_arch(p->arch, fused[i].hf)) != 0) continue;
@@ -275,7 +277,8 @@ static const char *name_in_text_model(const char *name, char *buffer, size_t byt
         return buffer;
     }
     static const char *const others[] = {"vision_tower.", "multi_modal_projector.",
-                                         "model.vision_tower.", "model.multi_modal_projector."};
+                                         "model.vision_tower.", "model.multi_modal_projector.",
+                                         "model.visual."};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (takes_prefix(&name, others[i])) return NULL;
     return name;
@@ -317,6 +320,8 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (reader->hf->has_vision) name = name_in_text_model(name, of_text, sizeof of_text);
     if (!name) return;
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
+    /* A layer that predicts further tokens. */
+    if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
     find_gguf_name(reader, name, translated, sizeof translated, &expert);
     if (!translated[0]) return;
     if (reader->hf->head_name && strcmp(translated, RF_HF_IDS) == 0) {
@@ -333,7 +338,8 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %.200s: data_offsets span %" PRId64 " bytes, but its shape needs %" PRIu64,
                name, extent.end - extent.begin, node->tensor.bytes);
-    if (rf_ends_with(translated, RF_CONV)) drop_channel(&node->tensor);
+    if (rf_ends_with(translated, RF_CONV) || rf_ends_with(translated, RF_DELTA_CONV))
+        drop_channel(&node->tensor);
     node->tensor.data = reader->data + extent.begin;
     node->expert = expert;
     node->next = reader->first;

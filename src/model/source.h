@@ -31,6 +31,8 @@ enum rf_arch {
     RF_ARCH_QWEN2MOE,
     RF_ARCH_LFM2,
     RF_ARCH_LFM2MOE,
+    RF_ARCH_QWEN35,
+    RF_ARCH_QWEN35MOE,
     RF_ARCH_SEED_OSS,
     RF_ARCH_GLM4,
     RF_ARCH_EXAONE4,
@@ -43,7 +45,7 @@ enum rf_arch {
  * llama weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
-enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16 };
+enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16, RF_MAX_DELTA = 1024 };
 
 /* Matrices that a file has as one tensor, their rows one behind the other. */
 enum rf_fused { RF_FUSED_QKV = 1, RF_FUSED_GATE_UP = 2 };
@@ -56,6 +58,8 @@ enum rf_layer_flag {
     RF_LAYER_DENSE = 8,      /* one feed-forward for all rows, no experts */
     RF_LAYER_CONV = 16,      /* a convolution over a few rows in place of attention (lfm2): a state
                                 of fixed size in place of keys and values */
+    RF_LAYER_DELTA = 32,     /* the gated delta rule in place of attention (qwen35): a matrix for
+                                each head in place of keys and values */
 };
 
 /* A rotation. Pair i of a head turns from one position to the next by
@@ -124,6 +128,12 @@ struct rf_params {
     int32_t ffn_bias;           /* ffn_{gate,up,down}.bias exist in layers without experts */
     int32_t conv_rows;          /* rows that a convolution reads, its own and those before it */
     int32_t conv_bias;          /* the convolution and the matrices around it have biases */
+    /* Layers with the delta rule: heads of q and k, and of v; elements of a head. Several heads of
+     * v share one of k: those that follow each other, or with delta_tiled the head h of v has the
+     * head h % delta_keys of k. */
+    int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_tiled;
+    int32_t attn_gate; /* attention's results are times a sigmoid; attn_q.weight has for each head
+                          the rows of q, then those of its gate */
 };
 
 static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
@@ -131,23 +141,51 @@ static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
     return params->layer_flags ? params->layer_flags[layer] : RF_LAYER_WINDOW;
 }
 
-/* Whether a layer has a convolution, and no keys and values. */
+/* Whether a layer has a convolution, or the delta rule; either, so a state and no keys and values.
+ * A model's layers with a state are of one kind. */
 static inline int rf_is_conv(const struct rf_params *params, int32_t layer)
 {
     return (rf_layer_flags(params, layer) & RF_LAYER_CONV) != 0;
+}
+
+static inline int rf_is_delta(const struct rf_params *params, int32_t layer)
+{
+    return (rf_layer_flags(params, layer) & RF_LAYER_DELTA) != 0;
+}
+
+static inline int rf_has_state(const struct rf_params *params, int32_t layer)
+{
+    return rf_is_conv(params, layer) || rf_is_delta(params, layer);
 }
 
 /* The layers before `end` with keys and values; those without, which have a state. */
 static inline int32_t rf_n_attention(const struct rf_params *params, int32_t end)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < end; i++) n += !rf_is_conv(params, i);
+    for (int32_t i = 0; i < end; i++) n += !rf_has_state(params, i);
     return n;
 }
 
-static inline int32_t rf_n_conv(const struct rf_params *params, int32_t end)
+static inline int32_t rf_n_states(const struct rf_params *params, int32_t end)
 {
     return end - rf_n_attention(params, end);
+}
+
+/* Elements of q and of k of a row in a layer with the delta rule; of v; of what its convolution
+ * reads: q, k and v. */
+static inline int32_t rf_delta_keys(const struct rf_params *params)
+{
+    return params->delta_keys * params->delta_key_dim;
+}
+
+static inline int32_t rf_delta_values(const struct rf_params *params)
+{
+    return params->delta_values * params->delta_value_dim;
+}
+
+static inline int32_t rf_delta_mixed(const struct rf_params *params)
+{
+    return 2 * rf_delta_keys(params) + rf_delta_values(params);
 }
 
 /* Whether a layer has one feed-forward for all rows, and the width of that. */

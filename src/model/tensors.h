@@ -8,6 +8,9 @@
 #define RF_OUTPUT "output.weight"
 #define RF_ROUTER "ffn_gate_inp.weight"
 #define RF_CONV "shortconv.conv.weight"
+#define RF_DELTA_CONV "ssm_conv1d.weight"
+#define RF_DELTA_DECAY "ssm_a"
+#define RF_DELTA_NORM "ssm_norm.weight"
 
 enum rf_weight_role {
     RF_WEIGHT_MATRIX,  /* weights of a linear layer */
@@ -17,10 +20,12 @@ enum rf_weight_role {
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
 };
 
-/* gpt-oss and seed-oss name this norm after the branch before it. */
-#define RF_FFN_NORM(p)                                                                            \
-    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_SEED_OSS ? "post_attention_norm.weight" \
-                                                                   : "ffn_norm.weight")
+/* These name this norm after the branch before it. */
+#define RF_FFN_NORM(p)                                                       \
+    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 ||          \
+             (p)->arch == RF_ARCH_QWEN35MOE || (p)->arch == RF_ARCH_SEED_OSS \
+         ? "post_attention_norm.weight"                                      \
+         : "ffn_norm.weight")
 /* Whether a layer has norms before its branches, and its feed-forward one of its own. */
 #define RF_HAS_INPUT_NORM(p) (!(p)->no_input_norm)
 #define RF_HAS_FFN_NORM(p) (!(p)->no_input_norm && !(p)->parallel)
@@ -52,24 +57,24 @@ enum rf_weight_role {
       RF_HAS_INPUT_NORM(p)) \
     X(attn_norm_bias, "attn_norm.bias", "input_layernorm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && RF_HAS_INPUT_NORM(p)) \
-    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q(p), \
-      !rf_is_conv(p, layer)) \
+    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p), \
+      !rf_has_state(p, layer)) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
-      !rf_is_conv(p, layer)) \
+      !rf_has_state(p, layer)) \
     X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
-      !rf_is_conv(p, layer)) \
+      !rf_has_state(p, layer)) \
     X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_q(p), p->n_embd, \
-      !rf_is_conv(p, layer)) \
-    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q(p), 1, \
-      p->qkv_bias && !rf_is_conv(p, layer)) \
+      !rf_has_state(p, layer)) \
+    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q_rows(p), 1, \
+      p->qkv_bias && !rf_has_state(p, layer)) \
     X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, \
-      p->qkv_bias && !rf_is_conv(p, layer)) \
+      p->qkv_bias && !rf_has_state(p, layer)) \
     X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, \
-      p->qkv_bias && !rf_is_conv(p, layer)) \
+      p->qkv_bias && !rf_has_state(p, layer)) \
     X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, \
-      p->qk_norm && !rf_is_conv(p, layer)) \
+      p->qk_norm && !rf_has_state(p, layer)) \
     X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, \
-      p->qk_norm && !rf_is_conv(p, layer)) \
+      p->qk_norm && !rf_has_state(p, layer)) \
     X(conv_in, "shortconv.in_proj.weight", "conv.in_proj.weight", MATRIX, p->n_embd, \
       3 * (int64_t)p->n_embd, rf_is_conv(p, layer)) \
     X(conv, RF_CONV, "conv.conv.weight", VECTOR, p->conv_rows, p->n_embd, \
@@ -82,6 +87,24 @@ enum rf_weight_role {
       p->conv_bias && rf_is_conv(p, layer)) \
     X(conv_out_bias, "shortconv.out_proj.bias", "conv.out_proj.bias", VECTOR, p->n_embd, 1, \
       p->conv_bias && rf_is_conv(p, layer)) \
+    X(delta_qkv, "attn_qkv.weight", "linear_attn.in_proj_qkv.weight", MATRIX, p->n_embd, \
+      rf_delta_mixed(p), rf_is_delta(p, layer)) \
+    X(delta_z, "attn_gate.weight", "linear_attn.in_proj_z.weight", MATRIX, p->n_embd, \
+      rf_delta_values(p), rf_is_delta(p, layer)) \
+    X(delta_beta, "ssm_beta.weight", "linear_attn.in_proj_b.weight", MATRIX, p->n_embd, \
+      p->delta_values, rf_is_delta(p, layer)) \
+    X(delta_alpha, "ssm_alpha.weight", "linear_attn.in_proj_a.weight", MATRIX, p->n_embd, \
+      p->delta_values, rf_is_delta(p, layer)) \
+    X(delta_conv, RF_DELTA_CONV, "linear_attn.conv1d.weight", VECTOR, p->conv_rows, \
+      rf_delta_mixed(p), rf_is_delta(p, layer)) \
+    X(delta_decay, RF_DELTA_DECAY, "linear_attn.A_log", VECTOR, p->delta_values, 1, \
+      rf_is_delta(p, layer)) \
+    X(delta_step, "ssm_dt.bias", "linear_attn.dt_bias", VECTOR, p->delta_values, 1, \
+      rf_is_delta(p, layer)) \
+    X(delta_norm, RF_DELTA_NORM, "linear_attn.norm.weight", VECTOR, p->delta_value_dim, 1, \
+      rf_is_delta(p, layer)) \
+    X(delta_out, "ssm_out.weight", "linear_attn.out_proj.weight", MATRIX, rf_delta_values(p), \
+      p->n_embd, rf_is_delta(p, layer)) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, RF_HAS_FFN_NORM(p)) \
@@ -96,7 +119,7 @@ enum rf_weight_role {
     X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
       rf_is_dense(p, layer)) \
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, \
-      p->o_bias && !rf_is_conv(p, layer)) \
+      p->o_bias && !rf_has_state(p, layer)) \
     X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
       p->ffn_bias && rf_is_dense(p, layer) && !p->no_gate) \
     X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
@@ -104,7 +127,7 @@ enum rf_weight_role {
     X(down_bias, "ffn_down.bias", "mlp.down_proj.bias", VECTOR, p->n_embd, 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, \
-      p->attn_sinks && !rf_is_conv(p, layer)) \
+      p->attn_sinks && !rf_has_state(p, layer)) \
     X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, \
       !rf_is_dense(p, layer)) \
     X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, \
@@ -154,6 +177,12 @@ static inline int rf_has_shared(const struct rf_params *params, int32_t layer)
 static inline int64_t rf_n_q(const struct rf_params *params)
 {
     return (int64_t)params->n_head * params->head_dim;
+}
+
+/* Rows of attn_q.weight. */
+static inline int64_t rf_n_q_rows(const struct rf_params *params)
+{
+    return rf_n_q(params) * (params->attn_gate ? 2 : 1);
 }
 
 static inline int64_t rf_n_kv(const struct rf_params *params)

@@ -108,6 +108,7 @@ struct rf_level {
     double experts, experts_left;
     double acceptance; /* the first guess of the share of its tokens that levels above keep */
     int has_passes;    /* 1: drafts take the time of passes; 0: they are free */
+    int is_trained;    /* 1: for the target, so that its confidence is the probability of a token */
 };
 
 #endif

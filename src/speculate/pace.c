@@ -27,6 +27,7 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         pace->has_passes[l] = levels[l].has_passes;
         pace->joins[l] = levels[l].ops && levels[l].ops->next;
         pace->acceptance[l] = levels[l].acceptance;
+        pace->is_trained[l] = levels[l].is_trained;
         rf_pace_guess_cost(&pace->costs[l], &levels[l]);
     }
     pace->horizon = rf_tuning.pace.first_horizon;
@@ -142,12 +143,13 @@ static double share_kept(struct rf_pace_count count, double guess)
            (count.judged + rf_tuning.pace.prior_judged);
 }
 
-/* The probability that a drafter's confidence stands for before anything is learnt. A model's is
- * moved towards the usual acceptance of a drafter of its kind. */
+/* The probability that a drafter's confidence stands for before anything is learnt. That of a model
+ * which was trained for other ends is moved towards the usual acceptance of a drafter of its kind.
+ */
 static double guess_of(const struct rf_pace *pace, const struct rf_proposal *by, double confidence)
 {
-    double own =
-        pace->has_passes[by->proposer] && !by->runner_up ? rf_tuning.pace.own_opinion : 1.0;
+    int is_model = pace->has_passes[by->proposer] && !pace->is_trained[by->proposer];
+    double own = is_model && !by->runner_up ? rf_tuning.pace.own_opinion : 1.0;
     return own * confidence + (1.0 - own) * pace->acceptance[by->proposer];
 }
 

@@ -91,6 +91,7 @@ struct rf_pace {
     int joins[RF_MAX_LEVELS]; /* 1: its passes draft for several texts, a token of each; they count
                                  as passes over so many rows */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
+    int is_trained[RF_MAX_LEVELS];
     struct rf_pace_judge judges[RF_MAX_LEVELS];
     struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
     int has_unit;              /* a pass was measured, now or earlier: costs are in seconds */

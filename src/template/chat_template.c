@@ -112,6 +112,11 @@ const char *rf_chat_template_name(const struct rf_chat_template *chat)
     return chat->name;
 }
 
+const char *rf_chat_template_source(const struct rf_chat_template *chat)
+{
+    return chat->source;
+}
+
 void rf_chat_template_set_time(struct rf_chat_template *chat, int64_t unix_seconds)
 {
     chat->has_time = 1;

@@ -28,6 +28,8 @@ int rf_chat_template_new(struct rf_chat_template **chat, const char *source, siz
 void rf_chat_template_free(struct rf_chat_template *chat);
 /* "jinja" for the file's own. */
 const char *rf_chat_template_name(const struct rf_chat_template *chat);
+/* Its Jinja source. */
+const char *rf_chat_template_source(const struct rf_chat_template *chat);
 
 /* The time that strftime_now() states, in seconds of Unix, instead of the clock's. */
 void rf_chat_template_set_time(struct rf_chat_template *chat, int64_t unix_seconds);

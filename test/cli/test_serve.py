@@ -52,15 +52,27 @@ def conforms(name, value):
         jsonschema.Draft202012Validator(schema).validate(value)
 
 
+def resolved(value):
+    """What the document has in place of a reference."""
+    while "$ref" in value:
+        keys = value["$ref"].removeprefix("#/").split("/")
+        value = OPENAPI
+        for key in keys:
+            value = value[key.replace("~1", "/")]
+    return value
+
+
 def check_reply(method, path, status, value):
     """The document has such a reply."""
-    path = path.split("?")[0]
+    path = re.sub("^((?:/v1)?)/models/.+", r"\1/models/{model}", path.split("?")[0])
     if status >= 400 and path != "/health":
-        conforms("MessagesError" if path.startswith("/v1/messages") else "Error", value)
-    if path not in OPENAPI["paths"] or method.lower() not in OPENAPI["paths"][path]:
+        conforms("MessagesError" if path.startswith(("/v1/messages", "/messages")) else
+                 "OllamaError" if path.startswith("/api/") else "Error", value)
+    methods = resolved(OPENAPI["paths"].get(path, {}))
+    if method.lower() not in methods:
         assert status in (404, 405), (path, status)
         return
-    reply = OPENAPI["paths"][path][method.lower()]["responses"][str(status)]
+    reply = resolved(methods[method.lower()]["responses"][str(status)])
     schema = reply["content"].get("application/json", {}).get("schema", {})
     if "$ref" in schema:
         conforms(schema["$ref"].rsplit("/", 1)[1], value)
@@ -115,7 +127,8 @@ class Server:
 
     def metric(self, name):
         text = self.ask("GET", "/metrics")[1]
-        return sum(float(line.split()[1]) for line in text.splitlines() if line.split()[0] == "riffle_" + name)
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if re.match(re.escape("riffle_" + name) + r'(\{model="[^"]*"\})? ', line))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -369,7 +382,7 @@ class Answers(OneServer):
                         pass
                 except OSError:  # the server was faster
                     pass
-        self.assertEqual(self.server.ask("GET", "/health"), (200, {"status": "ok"}))
+        self.assertEqual(self.server.ask("GET", "/health"), (200, {"status": "ok", "models": [self.server.model]}))
 
     def test_n(self):
         body = dict(STORY, temperature=0.9, seed=5, max_tokens=12)
@@ -436,6 +449,14 @@ class Answers(OneServer):
 
     def test_document(self):
         self.assertEqual(self.server.ask("GET", "/openapi.json"), (200, OPENAPI))
+        folder = pathlib.Path(__file__).resolve().parents[2] / "src/program/serve/endpoints"
+        known = set()
+        for file in folder.rglob("*.c"):
+            method, path = re.search(r'const struct endpoint endpoint_\w+ = {\s*"([A-Z]+)",\s*"([^"]+)"', file.read_text(),
+                                     flags=re.S).groups()
+            known |= {(method, path), (method, path.removeprefix("/v1"))}
+        self.assertEqual({(method.upper(), path.removesuffix("{model}")) for path, methods in OPENAPI["paths"].items() for method in resolved(methods)},
+                         known)
         for name in OPENAPI["components"]["schemas"] if jsonschema else ():
             jsonschema.Draft202012Validator.check_schema(OPENAPI["components"]["schemas"][name])
         for schema, bodies in (("ChatRequest", (HI, dict(HI, tools=TOOLS, tool_choice="auto", logprobs=True, top_logprobs=2))),

@@ -195,6 +195,14 @@ static inline void check_agreement(const struct agreement *agreement)
         conv.n_ff = mixed.n_ff;
         check_synthetic(agreement, "convolutions with biases", &conv, blocks_of_32, 8,
                         RF_WEIGHTS_STORED);
+
+        static const uint8_t deltas[] = {RF_LAYER_DELTA, 0, RF_LAYER_DELTA};
+        struct rf_params delta = qwen2;
+        synthetic_deltas(&delta, deltas, 3);
+        check_synthetic(agreement, "the delta rule", &delta, &bf16, 1, RF_WEIGHTS_BF16);
+        delta.delta_tiled = 1;
+        check_synthetic(agreement, "the delta rule with tiled heads", &delta, &bf16, 1,
+                        RF_WEIGHTS_BF16);
     }
 
     struct rf_params qwen3 = qwen2;

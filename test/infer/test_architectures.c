@@ -194,9 +194,12 @@ static void check_model(const char *path, FILE *file)
     riffle_model_options_init(&options, sizeof options);
     options.chain = "ngram > mxfp4";
     int code = riffle_model_open(&model, path, &options);
-    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 && strstr(path, "lfm2")) {
+    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 &&
+        (strstr(path, "lfm2") || strstr(path, "qwen35"))) {
         CHECK_INT(code, RIFFLE_ERR_UNSUPPORTED);
-        CHECK_MSG(strstr(riffle_last_error(), "convolutions"), "%s", riffle_last_error());
+        CHECK_MSG(
+            strstr(riffle_last_error(), strstr(path, "lfm2") ? "convolutions" : "the delta rule"),
+            "%s", riffle_last_error());
         return;
     }
     CHECK_MSG(code == 0, "%s", riffle_last_error());

@@ -522,6 +522,28 @@ static void check_convolutions(void)
     check_synthetic("convolutions in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
 }
 
+/* The delta rule before and after gated attention. Each layer adds to the error. */
+static void check_deltas(void)
+{
+    static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1},
+                               bf16 = RF_BF16;
+    static const uint8_t before[] = {RF_LAYER_DELTA, 0}, after[] = {0, RF_LAYER_DELTA};
+    struct rf_params params = synthetic_qwen2();
+    synthetic_deltas(&params, before, 2);
+    params.qkv_bias = 0;
+    check_synthetic("the delta rule", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    params.layer_flags = after;
+    check_synthetic("the delta rule after attention", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    params.layer_flags = before;
+    params.conv_rows = 2;
+    params.n_embd = 96;
+    params.n_head = 8;
+    params.n_ff = 160;
+    params.delta_tiled = 1;
+    params.delta_value_dim = 32;
+    check_synthetic("the delta rule in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
+}
+
 int main(void)
 {
     struct rf_error error = {.text = ""};
@@ -553,6 +575,7 @@ int main(void)
     check_synthetic("qwen3", &qwen3, &bf16, 1, RF_WEIGHTS_BF16);
     check_experts();
     check_convolutions();
+    check_deltas();
 
     static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
     struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */

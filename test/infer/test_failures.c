@@ -280,16 +280,11 @@ static void fail_everywhere(const struct script *undisturbed, const struct rf_so
 }
 
 /* The same on a model whose first and last layers have states in place of keys and values. */
-static void check_states(void)
+static void check_states(const struct rf_params *states)
 {
     static const enum rf_dtype bf16 = RF_BF16;
-    static const uint8_t flags[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV};
     static struct script undisturbed;
-    struct rf_params convs = params;
-    convs.n_layer = 3;
-    convs.layer_flags = flags;
-    convs.conv_rows = 3;
-    struct rf_source *source = synthetic_new(&convs, &bf16, 1);
+    struct rf_source *source = synthetic_new(states, &bf16, 1);
     CHECK(source != NULL);
     if (!source) return;
     script_new(&undisturbed, &plain_backend_kind);
@@ -299,13 +294,28 @@ static void check_states(void)
     synthetic_free(source);
 }
 
+static void check_every_state(void)
+{
+    static const uint8_t convs[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV},
+                         deltas[] = {RF_LAYER_DELTA, 0, RF_LAYER_DELTA};
+    struct rf_params conv = params, delta = params;
+    conv.n_layer = 3;
+    conv.layer_flags = convs;
+    conv.conv_rows = 3;
+    check_states(&conv);
+    synthetic_deltas(&delta, deltas, 3);
+    delta.delta_values = 2;
+    delta.delta_key_dim = delta.delta_value_dim = 4;
+    check_states(&delta);
+}
+
 int main(void)
 {
     static const enum rf_dtype bf16 = RF_BF16;
     static struct script undisturbed[2];
     struct rf_source *source = synthetic_new(&params, &bf16, 1);
     if (!source) return 1;
-    check_states();
+    check_every_state();
     for (int k = 0; k < 2; k++) {
         script_new(&undisturbed[k], kinds[k]);
         run(&undisturbed[k], source);

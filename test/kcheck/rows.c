@@ -63,6 +63,86 @@ static void check_gate(struct kcheck *check, size_t n, int gelu)
     for (size_t i = 0; i < 4; i++) kcheck_release(all[i], bytes);
 }
 
+/* Rows that follow each other, in place, and then one beside; the same bits as the reference's. */
+static void check_delta(struct kcheck *check, size_t rows, size_t width)
+{
+    size_t bytes = rows * width * sizeof(float), row_bytes = rows * sizeof(float),
+           column_bytes = width * sizeof(float);
+    float *k = kcheck_guarded(row_bytes), *q = kcheck_guarded(row_bytes),
+          *v = kcheck_guarded(column_bytes);
+    float *states[2], *beside[2], *outs[2];
+    for (int t = 0; t < 2; t++) {
+        states[t] = kcheck_guarded(bytes);
+        beside[t] = kcheck_guarded(bytes);
+        outs[t] = kcheck_guarded(column_bytes);
+        memset(states[t], 0, bytes);
+    }
+    for (int step = 0; step < 6; step++) {
+        for (size_t r = 0; r < rows; r++) {
+            k[r] = kcheck_normal(check) / 4;
+            q[r] = kcheck_normal(check);
+        }
+        for (size_t c = 0; c < width; c++) v[c] = kcheck_normal(check) * (step == 3 ? 1e4f : 1.0f);
+        float b = fabsf(kcheck_normal(check)), g = step == 4 ? 0 : fabsf(kcheck_normal(check));
+        for (int t = 0; t < 2; t++) {
+            const struct rf_kernels *kernels = t ? check->kernels : check->ref;
+            struct rf_delta_args args = {.from = states[t],
+                                         .to = step == 5   ? beside[t]
+                                               : step == 2 ? NULL
+                                                           : states[t],
+                                         .rows = rows,
+                                         .width = width,
+                                         .q = q,
+                                         .k = k,
+                                         .v = v,
+                                         .b = b,
+                                         .g = g,
+                                         .out = step == 1 ? NULL : outs[t]};
+            kcheck_call(check, "delta_step", (kcheck_kernel *)kernels->delta_step,
+                        (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
+        }
+        const char *what = "delta_step rows=%zu width=%zu step %d: %s";
+        kcheck_same(check, states[1], states[0], bytes, what, rows, width, step, "S");
+        kcheck_same(check, outs[1], outs[0], column_bytes, what, rows, width, step, "out");
+        kcheck_same(check, beside[1], beside[0], bytes, what, rows, width, step, "S beside");
+    }
+    for (int t = 0; t < 2; t++) {
+        kcheck_release(states[t], bytes);
+        kcheck_release(beside[t], bytes);
+        kcheck_release(outs[t], column_bytes);
+    }
+    kcheck_release(k, row_bytes);
+    kcheck_release(q, row_bytes);
+    kcheck_release(v, column_bytes);
+}
+
+/* The reference is the rule itself, in double. */
+static void check_delta_rule(struct kcheck *check)
+{
+    enum { ROWS = 13, WIDTH = 5 };
+    float from[ROWS * WIDTH], to[ROWS * WIDTH], k[ROWS], q[ROWS], v[WIDTH], out[WIDTH];
+    for (size_t i = 0; i < ROWS * WIDTH; i++) from[i] = kcheck_normal(check);
+    for (size_t r = 0; r < ROWS; r++) {
+        k[r] = kcheck_normal(check);
+        q[r] = kcheck_normal(check);
+    }
+    for (size_t c = 0; c < WIDTH; c++) v[c] = kcheck_normal(check);
+    const struct rf_delta_args args = {from, to, ROWS, WIDTH, q, k, v, 0.75f, 0.5f, out};
+    kcheck_call(check, "delta_step", (kcheck_kernel *)check->kernels->delta_step,
+                (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
+    for (size_t c = 0; c < WIDTH; c++) {
+        double held = 0, result = 0;
+        for (size_t r = 0; r < ROWS; r++) held += 0.5 * (double)from[r * WIDTH + c] * (double)k[r];
+        double u = 0.75 * ((double)v[c] - held);
+        for (size_t r = 0; r < ROWS; r++) {
+            double s = 0.5 * (double)from[r * WIDTH + c] + (double)k[r] * u;
+            result += s * (double)q[r];
+            kcheck_near(check, (double)to[r * WIDTH + c], s, 1e-4, "delta_step: S[%zu][%zu]", r, c);
+        }
+        kcheck_near(check, (double)out[c], result, 1e-3, "delta_step: out[%zu]", c);
+    }
+}
+
 /* Every value that a conversion must get right: signs, subnormals, ties, overflow, infinities, NaN.
  */
 static float hard_value(struct kcheck *check)
@@ -188,6 +268,10 @@ void kcheck_rows(struct kcheck *check)
     check_norm(check, 1536, 10.0f);
     for (int gelu = 0; gelu < 2; gelu++) check_gate(check, 8960, gelu);
     check_conversions(check, 4001);
+    for (size_t width = 1; width <= RF_DELTA_COLUMNS; width++)
+        for (size_t rows = 1; rows <= 9; rows++) check_delta(check, rows, width);
+    check_delta(check, 128, RF_DELTA_COLUMNS);
+    check_delta_rule(check);
     for (size_t n = 1; n <= 130; n++) check_first_above(check, n);
     for (size_t n = 64; n <= 1 << 16; n = 3 * n / 2 / 64 * 64 + 64) check_read(check, n);
     check_half(check);

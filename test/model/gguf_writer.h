@@ -291,10 +291,19 @@ static inline void w_qwen2(struct w_file *file)
     w_f32(file, "qwen2.rope.scaling.factor", 2.0f);
 }
 
-/* lfm2: a layer with attention and one with a convolution over three rows; qwen2's vocabulary. */
-static inline void w_lfm2(struct w_file *file)
+/* A byte-level BPE of five tokens. */
+static inline void w_vocabulary(struct w_file *file, const char *pre)
 {
     static const char *const tokens[] = {"a", "b", "ab", "c", "<|end|>"}, *const merges[] = {"a b"};
+    w_string(file, "tokenizer.ggml.model", "gpt2");
+    w_string(file, "tokenizer.ggml.pre", pre);
+    w_strings(file, "tokenizer.ggml.tokens", tokens, 5);
+    w_strings(file, "tokenizer.ggml.merges", merges, 1);
+}
+
+/* lfm2: a layer with attention and one with a convolution over three rows. */
+static inline void w_lfm2(struct w_file *file)
+{
     static const struct {
         const char *name;
         uint64_t ne0, ne1;
@@ -313,10 +322,57 @@ static inline void w_lfm2(struct w_file *file)
     w_u32(file, "lfm2.block_count", 2);
     w_u32(file, "lfm2.shortconv.l_cache", 3);
     w_numbers(file, "lfm2.attention.head_count_kv", W_I32, kv_heads, 2);
-    w_string(file, "tokenizer.ggml.model", "gpt2");
-    w_string(file, "tokenizer.ggml.pre", "lfm2");
-    w_strings(file, "tokenizer.ggml.tokens", tokens, 5);
-    w_strings(file, "tokenizer.ggml.merges", merges, 1);
+    w_vocabulary(file, "lfm2");
+}
+
+/* qwen35: a layer with the delta rule, one key head of 4 elements and two value heads of 4, and one
+ * with gated attention. */
+static inline void w_qwen35(struct w_file *file)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne0, ne1;
+    } tensors[] = {{"output_norm.weight", 8, 0},
+                   {"blk.0.attn_qkv.weight", 8, 16},
+                   {"blk.0.attn_gate.weight", 8, 8},
+                   {"blk.0.ssm_beta.weight", 8, 2},
+                   {"blk.0.ssm_alpha.weight", 8, 2},
+                   {"blk.0.ssm_conv1d.weight", 4, 16},
+                   {"blk.0.ssm_a", 2, 0},
+                   {"blk.0.ssm_dt.bias", 2, 0},
+                   {"blk.0.ssm_norm.weight", 4, 0},
+                   {"blk.0.ssm_out.weight", 8, 8},
+                   {"blk.1.attn_q.weight", 8, 16},
+                   {"blk.1.attn_k.weight", 8, 4},
+                   {"blk.1.attn_v.weight", 8, 4},
+                   {"blk.1.attn_output.weight", 8, 8},
+                   {"blk.1.attn_q_norm.weight", 4, 0},
+                   {"blk.1.attn_k_norm.weight", 4, 0}},
+      both[] = {{"attn_norm.weight", 8, 0},
+                {"post_attention_norm.weight", 8, 0},
+                {"ffn_gate.weight", 8, 16},
+                {"ffn_up.weight", 8, 16},
+                {"ffn_down.weight", 16, 8}};
+    static const struct {
+        const char *key;
+        uint32_t number;
+    } counts[] = {{"qwen35.block_count", 2},     {"qwen35.full_attention_interval", 2},
+                  {"qwen35.ssm.conv_kernel", 4}, {"qwen35.ssm.state_size", 4},
+                  {"qwen35.ssm.group_count", 1}, {"qwen35.ssm.time_step_rank", 2},
+                  {"qwen35.ssm.inner_size", 8}};
+    char name[96];
+    w_model(file, "qwen35", 5);
+    file->n_tensors = 0;
+    w_tensor(file, "token_embd.weight", 8, 5);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        w_tensor(file, tensors[i].name, tensors[i].ne0, tensors[i].ne1);
+    for (size_t i = 0; i < 2 * sizeof both / sizeof *both; i++) {
+        snprintf(name, sizeof name, "blk.%zu.%s", i % 2, both[i / 2].name);
+        w_tensor(file, name, both[i / 2].ne0, both[i / 2].ne1);
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        w_u32(file, counts[i].key, counts[i].number);
+    w_vocabulary(file, "qwen35");
 }
 
 #endif

@@ -236,6 +236,59 @@ static inline void hf_lfm2(struct hf_model *model)
     hf_replace(header, "[8,3]", "[8,1,3]");
 }
 
+/* Qwen3.5, tied: a layer with the delta rule, one key head of 4 elements and two value heads of 4,
+ * and one with gated attention; qwen2's vocabulary. */
+static inline void hf_qwen35(struct hf_model *model)
+{
+    static const struct {
+        const char *name;
+        size_t rows, columns;
+    } tensors[] = {{"model.embed_tokens.weight", 8, 8},
+                   {"model.norm.weight", 8, 0},
+                   {"model.layers.0.linear_attn.in_proj_qkv.weight", 16, 8},
+                   {"model.layers.0.linear_attn.in_proj_z.weight", 8, 8},
+                   {"model.layers.0.linear_attn.in_proj_b.weight", 2, 8},
+                   {"model.layers.0.linear_attn.in_proj_a.weight", 2, 8},
+                   {"model.layers.0.linear_attn.conv1d.weight", 16, 4},
+                   {"model.layers.0.linear_attn.A_log", 2, 0},
+                   {"model.layers.0.linear_attn.dt_bias", 2, 0},
+                   {"model.layers.0.linear_attn.norm.weight", 4, 0},
+                   {"model.layers.0.linear_attn.out_proj.weight", 8, 8},
+                   {"model.layers.1.self_attn.q_proj.weight", 16, 8},
+                   {"model.layers.1.self_attn.k_proj.weight", 4, 8},
+                   {"model.layers.1.self_attn.v_proj.weight", 4, 8},
+                   {"model.layers.1.self_attn.o_proj.weight", 8, 8},
+                   {"model.layers.1.self_attn.q_norm.weight", 4, 0},
+                   {"model.layers.1.self_attn.k_norm.weight", 4, 0}},
+      both[] = {{"input_layernorm.weight", 8, 0},
+                {"post_attention_layernorm.weight", 8, 0},
+                {"mlp.gate_proj.weight", 16, 8},
+                {"mlp.up_proj.weight", 16, 8},
+                {"mlp.down_proj.weight", 8, 16}};
+    hf_qwen2(model);
+    hf_set(model, HF_CONFIG,
+           "{\"architectures\":[\"Qwen3_5ForCausalLM\"],\"model_type\":\"qwen3_5_text\","
+           "\"hidden_size\":8,\"intermediate_size\":16,\"num_hidden_layers\":2,"
+           "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":4,"
+           "\"full_attention_interval\":2,\"partial_rotary_factor\":0.5,"
+           "\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,"
+           "\"linear_key_head_dim\":4,\"linear_value_head_dim\":4,"
+           "\"linear_conv_kernel_dim\":4,\"max_position_embeddings\":64,"
+           "\"eos_token_id\":5,\"tie_word_embeddings\":true}");
+    hf_set(model, HF_HEADER, "{");
+    model->data_bytes[0] = 0;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        hf_tensor(model, 0, tensors[i].name, tensors[i].rows, tensors[i].columns);
+    for (size_t i = 0; i < 2 * sizeof both / sizeof *both; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%zu.%s", i % 2, both[i / 2].name);
+        hf_tensor(model, 0, name, both[i / 2].rows, both[i / 2].columns);
+    }
+    struct hf_text *header = &model->texts[HF_HEADER];
+    header->data[header->bytes++] = '}';
+    hf_replace(header, "[16,4]", "[16,1,4]");
+}
+
 /* The bytes of a safetensors file (free them). */
 static inline unsigned char *hf_shard(const struct hf_model *model, int shard, size_t *bytes)
 {

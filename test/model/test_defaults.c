@@ -41,6 +41,14 @@ static double one_if_0(float factor)
     return factor != 0 ? (double)factor : 1;
 }
 
+static void compare_deltas(const struct wanted *wanted, const struct rf_params *p)
+{
+    compare_number(wanted, "delta_keys", p->delta_keys);
+    compare_number(wanted, "delta_values", p->delta_values);
+    compare_number(wanted, "delta_key_dim", p->delta_key_dim);
+    compare_number(wanted, "delta_value_dim", p->delta_value_dim);
+}
+
 static void compare_numbers(const struct wanted *wanted, const struct rf_params *p, int is_tied)
 {
     const struct {
@@ -69,6 +77,7 @@ static void compare_numbers(const struct wanted *wanted, const struct rf_params 
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         compare_number(wanted, numbers[i].key, numbers[i].got);
+    if (p->delta_values) compare_deltas(wanted, p);
     compare_number(wanted, "n_ff", p->n_ff_dense ? p->n_ff_dense : p->n_ff);
     int grows = rf_json_get(wanted->values, "temperature") != NULL;
     CHECK_INT(p->temperature != 0, grows);
@@ -85,7 +94,17 @@ static void compare_numbers(const struct wanted *wanted, const struct rf_params 
     compare_number(wanted, "gate_alpha", (double)p->gate_alpha);
 }
 
-/* w: a window; n, N: no rotation, with and without a window; c: a convolution. */
+/* w: a window; n, N: no rotation, with and without a window; c: a convolution; d: the delta
+ * rule. */
+static char letter_of_layer(const struct rf_params *p, int32_t i)
+{
+    int flags = rf_layer_flags(p, i);
+    int window = p->window > 0 && flags & RF_LAYER_WINDOW, still = flags & RF_LAYER_NO_ROPE;
+    if (flags & (RF_LAYER_CONV | RF_LAYER_DELTA)) return flags & RF_LAYER_CONV ? 'c' : 'd';
+    if (still) return window ? 'n' : 'N';
+    return window ? 'w' : '.';
+}
+
 static void compare_layers(const struct wanted *wanted, const struct rf_params *p)
 {
     struct rf_str layers = rf_json_text(rf_json_get(wanted->values, "layers")),
@@ -94,18 +113,17 @@ static void compare_layers(const struct wanted *wanted, const struct rf_params *
     CHECK_INT((int64_t)layers.bytes, p->n_layer);
     for (int32_t i = 0; i < p->n_layer && (size_t)i < layers.bytes; i++) {
         int flags = rf_layer_flags(p, i), is_local = local.data[(size_t)i % local.bytes] == 'l';
-        int window = p->window > 0 && flags & RF_LAYER_WINDOW, still = flags & RF_LAYER_NO_ROPE;
-        char got = flags & RF_LAYER_CONV ? 'c' : still ? window ? 'n' : 'N' : window ? 'w' : '.';
-        has_window |= window;
+        char got = letter_of_layer(p, i);
+        has_window |= p->window > 0 && flags & RF_LAYER_WINDOW;
         CHECK_MSG(got == layers.data[i], "%s: layer %d is %c, not %c", wanted->name, i, got,
                   layers.data[i]);
         CHECK_MSG(!(flags & RF_LAYER_LOCAL_ROPE) == !is_local, "%s: rotation of layer %d",
                   wanted->name, i);
     }
     compare_number(wanted, "window", has_window ? p->window : 0);
-    if (!rf_n_conv(p, p->n_layer)) return;
+    if (!rf_n_states(p, p->n_layer)) return;
     compare_number(wanted, "conv_rows", p->conv_rows);
-    compare_number(wanted, "conv_bias", p->conv_bias);
+    if (!p->delta_values) compare_number(wanted, "conv_bias", p->conv_bias);
 }
 
 /* Pairs [index, frequency], at a position. */

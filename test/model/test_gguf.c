@@ -337,6 +337,100 @@ static const struct mutation lfm2_mutations[] = {
     {"dense_2.weight has no place", U, TENSOR_ADD, .target = "dense_2.weight", .number = 8},
 };
 
+static const struct mutation qwen35_mutations[] = {
+    {"qwen35.ssm.conv_kernel is missing", F, DROP, .target = "qwen35.ssm.conv_kernel"},
+    {"qwen35.ssm.conv_kernel is 0", F, SET_U32, .target = "qwen35.ssm.conv_kernel", .number = 0},
+    {"qwen35.ssm.state_size is missing", F, DROP, .target = "qwen35.ssm.state_size"},
+    {"qwen35.ssm.state_size is 0", F, SET_U32, .target = "qwen35.ssm.state_size", .number = 0},
+    {"qwen35.ssm.group_count is missing", F, DROP, .target = "qwen35.ssm.group_count"},
+    {"qwen35.ssm.group_count is 0", F, SET_U32, .target = "qwen35.ssm.group_count", .number = 0},
+    {"qwen35.ssm.time_step_rank is missing", F, DROP, .target = "qwen35.ssm.time_step_rank"},
+    {"qwen35.ssm.time_step_rank is 0", F, SET_U32, .target = "qwen35.ssm.time_step_rank",
+     .number = 0},
+    {"qwen35.ssm.inner_size is missing", F, DROP, .target = "qwen35.ssm.inner_size"},
+    {"qwen35.ssm.inner_size is 0", F, SET_U32, .target = "qwen35.ssm.inner_size", .number = 0},
+    {"inner_size: 2 value heads do not divide it, 9", F, SET_U32, .target = "qwen35.ssm.inner_size",
+     .number = 9},
+    {"inner_size: 2147483647 value heads do not divide it, 8", F, SET_U32,
+     .target = "qwen35.ssm.time_step_rank", .number = 0x7fffffff},
+    {"3 key heads of the delta rule do not divide its 2 value heads", F, SET_U32,
+     .target = "qwen35.ssm.group_count", .number = 3},
+    {"2147483647 key heads and 2 value heads of 4 and 4 elements; from 1 to 1024 of each", U,
+     SET_U32, .target = "qwen35.ssm.group_count", .number = 0x7fffffff},
+    {"of 1025 and 4 elements", U, SET_U32, .target = "qwen35.ssm.state_size", .number = 1025},
+    {"of 2147483647 and 4 elements", U, SET_U32, .target = "qwen35.ssm.state_size",
+     .number = 0x7fffffff},
+    {"of 4 and 1073741823 elements", U, SET_U32, .target = "qwen35.ssm.inner_size",
+     .number = 0x7ffffffe},
+    {"ssm.state_size is 4294967295", F, SET_U32, .target = "qwen35.ssm.state_size",
+     .number = 0xffffffffu},
+    {"convolutions over 1 rows", U, SET_U32, .target = "qwen35.ssm.conv_kernel", .number = 1},
+    {"convolutions over 17 rows", U, SET_U32, .target = "qwen35.ssm.conv_kernel", .number = 17},
+    {"blk.0.ssm_conv1d.weight is [4, 16, 1, 1], but the parameters ask for [3, 16]", F, SET_U32,
+     .target = "qwen35.ssm.conv_kernel", .number = 3},
+    {"blk.0.attn_qkv.weight is [8, 16, 1, 1], but the parameters ask for [8, 18]", F, SET_U32,
+     .target = "qwen35.ssm.state_size", .number = 5},
+    {"blk.0.ssm_beta.weight is [8, 2, 1, 1], but the parameters ask for [8, 8]", F, SET_U32,
+     .target = "qwen35.ssm.time_step_rank", .number = 8},
+    {"full_attention_interval is 0", F, SET_U32, .target = "qwen35.full_attention_interval",
+     .number = 0},
+    {"blk.0.attn_q.weight is missing", F, SET_U32, .target = "qwen35.full_attention_interval",
+     .number = 1},
+    {"no layer has attention", U, SET_U32, .target = "qwen35.full_attention_interval", .number = 3},
+    {"nextn_predict_layers is 2", F, SET_U32, .target = "qwen35.nextn_predict_layers", .number = 2},
+    {"no layer has attention", U, SET_U32, .target = "qwen35.nextn_predict_layers", .number = 1},
+    {"blk.2.attn_norm.weight is missing", F, SET_U32, .target = "qwen35.block_count", .number = 3},
+    {"full_attention_interval is of type FLOAT32", F, SET_F32,
+     .target = "qwen35.full_attention_interval", .real = 2},
+    {"blk.0.attn_qkv.weight is missing", F, TENSOR_DROP, .target = "blk.0.attn_qkv.weight"},
+    {"blk.0.attn_gate.weight is missing", F, TENSOR_DROP, .target = "blk.0.attn_gate.weight"},
+    {"blk.0.ssm_beta.weight is missing", F, TENSOR_DROP, .target = "blk.0.ssm_beta.weight"},
+    {"blk.0.ssm_alpha.weight is missing", F, TENSOR_DROP, .target = "blk.0.ssm_alpha.weight"},
+    {"blk.0.ssm_conv1d.weight is missing", F, TENSOR_DROP, .target = "blk.0.ssm_conv1d.weight"},
+    {"blk.0.ssm_a is missing", F, TENSOR_DROP, .target = "blk.0.ssm_a"},
+    {"blk.0.ssm_dt.bias is missing", F, TENSOR_DROP, .target = "blk.0.ssm_dt.bias"},
+    {"blk.0.ssm_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.ssm_norm.weight"},
+    {"blk.0.ssm_out.weight is missing", F, TENSOR_DROP, .target = "blk.0.ssm_out.weight"},
+    {"blk.0.post_attention_norm.weight is missing", F, TENSOR_DROP,
+     .target = "blk.0.post_attention_norm.weight"},
+    {"blk.1.attn_q_norm.weight is missing", F, TENSOR_DROP, .target = "blk.1.attn_q_norm.weight"},
+    {"blk.0.ssm_a is [3, 1, 1, 1], but the parameters ask for [2", F, TENSOR_RESIZE,
+     .target = "blk.0.ssm_a", .number = 3},
+    {"blk.0.ssm_norm.weight is [8, 1, 1, 1], but the parameters ask for [4", F, TENSOR_RESIZE,
+     .target = "blk.0.ssm_norm.weight", .number = 8},
+    {"blk.0.ssm_out.weight is [8, 7, 1, 1], but", F, TENSOR_RESIZE,
+     .target = "blk.0.ssm_out.weight", .number = 7, .index = 1},
+    {"blk.1.attn_q.weight is [8, 8, 1, 1], but the parameters ask for [8, 16]", F, TENSOR_RESIZE,
+     .target = "blk.1.attn_q.weight", .number = 8, .index = 1},
+    {"blk.0.attn_q.weight has no place", U, TENSOR_ADD, .target = "blk.0.attn_q.weight",
+     .number = 8},
+    {"blk.1.ssm_a has no place", U, TENSOR_ADD, .target = "blk.1.ssm_a", .number = 2},
+    {"blk.2.attn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.2.attn_norm.weight",
+     .number = 8},
+};
+
+/* The same with a flag for each layer. */
+static void w_qwen35_listed(struct w_file *file)
+{
+    static const unsigned char flags[] = {1, 0};
+    w_qwen35(file);
+    w_drop(file, "qwen35.full_attention_interval");
+    w_add(w_array(file, "qwen35.attention.recurrent_layers", W_BOOL, 2), flags, 2);
+}
+
+static const struct mutation listed_mutations[] = {
+    {"recurrent_layers has 2 elements for 1 layers", F, SET_U32, .target = "qwen35.block_count",
+     .number = 1},
+    {"recurrent_layers is an array of UINT8", F, SET_ELEM_TYPE,
+     .target = "qwen35.attention.recurrent_layers", .number = W_U8},
+    {"recurrent_layers is of type UINT32", F, SET_U32,
+     .target = "qwen35.attention.recurrent_layers", .number = 1},
+    {"no layer has attention", U, SET_ELEM, .target = "qwen35.attention.recurrent_layers",
+     .number = 0x0101},
+    {"blk.0.attn_q.weight is missing", F, SET_ELEM, .target = "qwen35.attention.recurrent_layers",
+     .number = 0x0100},
+};
+
 static struct w_value *value_of(struct w_file *file, const char *key)
 {
     for (size_t i = 0; i < file->n_values; i++)
@@ -567,6 +661,30 @@ static void with_llama3_tokenizer(struct w_file *file)
     w_string(file, "tokenizer.ggml.pre", "llama-bpe");
 }
 
+/* A third layer, which predicts a further token. */
+static void with_further_layers(struct w_file *file)
+{
+    w_u32(file, "qwen35.block_count", 3);
+    w_u32(file, "qwen35.nextn_predict_layers", 1);
+    w_tensor(file, "blk.2.attn_norm.weight", 8, 0);
+    w_tensor(file, "blk.2.nextn.eh_proj.weight", 16, 8);
+}
+
+static void test_good_qwen35(void (*make)(struct w_file *), void (*edit)(struct w_file *))
+{
+    struct rf_source *source = open_edited(make, edit);
+    if (source) {
+        const struct rf_params *p = &source->params;
+        CHECK(rf_is_delta(p, 0) && !rf_is_delta(p, 1) && !rf_is_conv(p, 0) && p->n_layer == 2);
+        CHECK(p->delta_keys == 1 && p->delta_values == 2 && p->delta_key_dim == 4 &&
+              p->delta_value_dim == 4 && p->delta_tiled && p->conv_rows == 4);
+        CHECK(p->attn_gate && p->qk_norm && p->tied_output);
+        CHECK(rf_source_tensor(source, "blk.0.ssm_a") &&
+              !rf_source_tensor(source, "blk.2.attn_norm.weight"));
+    }
+    rf_source_close(source);
+}
+
 static void test_good_variants(void)
 {
     struct rf_source *source = open_edited(w_llama, as_llama3);
@@ -596,11 +714,14 @@ static void test_good_variants(void)
     if (source) {
         const struct rf_params *p = &source->params;
         CHECK(!rf_is_conv(p, 0) && rf_is_conv(p, 1) && p->n_head_kv == 1 && p->conv_rows == 3);
-        CHECK(rf_n_attention(p, 2) == 1 && rf_n_conv(p, 2) == 1 && p->qk_norm && p->tied_output);
+        CHECK(rf_n_attention(p, 2) == 1 && rf_n_states(p, 2) == 1 && p->qk_norm && p->tied_output);
         CHECK_INT(p->rope_style, RF_ROPE_NEOX);
     }
     rf_source_close(source);
 
+    test_good_qwen35(w_qwen35, NULL);
+    test_good_qwen35(w_qwen35_listed, NULL);
+    test_good_qwen35(w_qwen35, with_further_layers);
     source = open_edited(w_qwen2, without_biases);
     if (source) CHECK(!source->params.qkv_bias && !source->params.o_bias);
     rf_source_close(source);
@@ -777,6 +898,13 @@ int main(void)
         test_mutation(w_qwen2, &qwen2_mutations[i]);
     for (size_t i = 0; i < sizeof lfm2_mutations / sizeof *lfm2_mutations; i++)
         test_mutation(w_lfm2, &lfm2_mutations[i]);
+    for (size_t i = 0; i < sizeof qwen35_mutations / sizeof *qwen35_mutations; i++)
+        test_mutation(w_qwen35, &qwen35_mutations[i]);
+    for (size_t i = 0; i < sizeof listed_mutations / sizeof *listed_mutations; i++)
+        test_mutation(w_qwen35_listed, &listed_mutations[i]);
+    test_truncation(w_qwen35);
+    test_corruption(w_qwen35);
+    test_allocation_failures(w_qwen35);
     test_truncation(w_lfm2);
     test_corruption(w_lfm2);
     test_allocation_failures(w_lfm2);

@@ -259,6 +259,73 @@ static const struct mutation lfm2_mutations[] = {
      "\"block_ffn_dim_multiplier\":-1"},
 };
 
+static const struct mutation qwen35_mutations[] = {
+    {"linear_num_key_heads is not a whole number", F, HF_CONFIG, "\"linear_num_key_heads\":1",
+     "\"linear_num_key_heads\":0"},
+    {"linear_num_value_heads is not a whole number", F, HF_CONFIG, "\"linear_num_value_heads\":2",
+     "\"linear_num_value_heads\":0"},
+    {"linear_key_head_dim is not a whole number", F, HF_CONFIG, "\"linear_key_head_dim\":4",
+     "\"linear_key_head_dim\":0"},
+    {"linear_value_head_dim is not a whole number", F, HF_CONFIG, "\"linear_value_head_dim\":4",
+     "\"linear_value_head_dim\":0"},
+    {"linear_conv_kernel_dim is not a whole number", F, HF_CONFIG, "\"linear_conv_kernel_dim\":4",
+     "\"linear_conv_kernel_dim\":0"},
+    {"linear_key_head_dim is not a whole number", F, HF_CONFIG, "\"linear_key_head_dim\":4",
+     "\"linear_key_head_dim\":4.5"},
+    {"16 key heads of the delta rule do not divide its 2", F, HF_CONFIG,
+     "\"linear_num_key_heads\":1,", ""},
+    {"in_proj_qkv.weight is [8, 16, 1, 1], but the parameters ask for [8, 136]", F, HF_CONFIG,
+     "\"linear_num_value_heads\":2,", ""},
+    {"in_proj_qkv.weight is [8, 16, 1, 1], but the parameters ask for [8, 264]", F, HF_CONFIG,
+     "\"linear_key_head_dim\":4,", ""},
+    {"3 key heads of the delta rule do not divide its 2 value heads", F, HF_CONFIG, "key_heads\":1",
+     "key_heads\":3"},
+    {"from 1 to 1024 of each are supported", U, HF_CONFIG, "key_heads\":1",
+     "key_heads\":2147483647"},
+    {"from 1 to 1024 of each are supported", U, HF_CONFIG, "linear_key_head_dim\":4",
+     "linear_key_head_dim\":2147483647"},
+    {"from 1 to 1024 of each are supported", U, HF_CONFIG, "value_head_dim\":4",
+     "value_head_dim\":1025"},
+    {"convolutions over 1 rows", U, HF_CONFIG, "kernel_dim\":4", "kernel_dim\":1"},
+    {"convolutions over 1000 rows", U, HF_CONFIG, "kernel_dim\":4", "kernel_dim\":1000"},
+    {"conv1d.weight is [4, 16, 1, 1], but the parameters ask for [3, 16]", F, HF_CONFIG,
+     "kernel_dim\":4", "kernel_dim\":3"},
+    {"full_attention_interval is not a whole number", F, HF_CONFIG, "interval\":2", "interval\":0"},
+    {"model.layers.0.self_attn.q_proj.weight is missing", F, HF_CONFIG, "interval\":2",
+     "interval\":1"},
+    {"no layer has attention", U, HF_CONFIG, "interval\":2", "interval\":3"},
+    {"layer_types is a list of 1 layers, but there are 2", F, HF_CONFIG,
+     "\"full_attention_interval\":2", "\"layer_types\":[\"linear_attention\"]"},
+    {"layer_types[1] is \"sliding_attention\"; linear_attention and full_attention are supported",
+     U, HF_CONFIG, "\"full_attention_interval\":2",
+     "\"layer_types\":[\"linear_attention\",\"sliding_attention\"]"},
+    {"model.layers.0.self_attn.q_proj.weight is missing", F, HF_CONFIG,
+     "\"full_attention_interval\":2", "\"layer_types\":[\"full_attention\",\"linear_attention\"]"},
+    {"partial_rotary_factor is 1.5", U, HF_CONFIG, "factor\":0.5", "factor\":1.5"},
+    {"the rotated dimension is 1", F, HF_CONFIG, "factor\":0.5", "factor\":0.25"},
+    {"model.layers.0.linear_attn.in_proj_qkv.weight is missing", F, HF_HEADER,
+     "0.linear_attn.in_proj_qkv.weight", "9.linear_attn.in_proj_qkv.weight"},
+    {"model.layers.0.linear_attn.in_proj_z.weight is missing", F, HF_HEADER,
+     "0.linear_attn.in_proj_z.weight", "9.linear_attn.in_proj_z.weight"},
+    {"model.layers.0.linear_attn.in_proj_b.weight is missing", F, HF_HEADER,
+     "0.linear_attn.in_proj_b.weight", "9.linear_attn.in_proj_b.weight"},
+    {"model.layers.0.linear_attn.in_proj_a.weight is missing", F, HF_HEADER,
+     "0.linear_attn.in_proj_a.weight", "9.linear_attn.in_proj_a.weight"},
+    {"model.layers.0.linear_attn.conv1d.weight is missing", F, HF_HEADER,
+     "0.linear_attn.conv1d.weight", "9.linear_attn.conv1d.weight"},
+    {"model.layers.0.linear_attn.A_log is missing", F, HF_HEADER, "0.linear_attn.A_log",
+     "9.linear_attn.A_log"},
+    {"model.layers.0.linear_attn.dt_bias is missing", F, HF_HEADER, "0.linear_attn.dt_bias",
+     "9.linear_attn.dt_bias"},
+    {"model.layers.0.linear_attn.norm.weight is missing", F, HF_HEADER, "0.linear_attn.norm.weight",
+     "9.linear_attn.norm.weight"},
+    {"model.layers.0.linear_attn.out_proj.weight is missing", F, HF_HEADER,
+     "0.linear_attn.out_proj.weight", "9.linear_attn.out_proj.weight"},
+    {"conv1d.weight is [4, 4, 4, 1]", F, HF_HEADER, "[16,1,4]", "[4,4,4]"},
+    {"A_log is [1, 2, 1, 1]", F, HF_HEADER, "A_log\":{\"dtype\":\"F32\",\"shape\":[2]",
+     "A_log\":{\"dtype\":\"F32\",\"shape\":[2,1]"},
+};
+
 static void test_mutation(void (*make)(struct hf_model *), const struct mutation *m)
 {
     static struct hf_model model;
@@ -586,6 +653,53 @@ static void test_good_lfm2(void)
     rf_source_close(source);
 }
 
+static void test_good_qwen35(void)
+{
+    static struct hf_model model;
+    hf_qwen35(&model);
+    struct rf_source *source = open_good(&model, folder);
+    if (source) {
+        const struct rf_params *p = &source->params;
+        CHECK(rf_is_delta(p, 0) && !rf_is_delta(p, 1) && !rf_is_conv(p, 0) && p->attn_gate);
+        CHECK(p->delta_keys == 1 && p->delta_values == 2 && p->delta_key_dim == 4 &&
+              p->delta_value_dim == 4 && !p->delta_tiled && p->conv_rows == 4 && p->rope_dim == 2);
+        const struct rf_tensor *decay = rf_source_tensor(source, "blk.0.ssm_a"),
+                               *gain = rf_source_tensor(source, "blk.0.ssm_norm.weight"),
+                               *norm = rf_source_tensor(source, "blk.0.attn_norm.weight");
+        CHECK(decay && gain && norm);
+        if (!decay || !gain || !norm) return;
+        float value;
+        memcpy(&value, gain->data, sizeof value); /* in the file, at any address */
+        CHECK(*(const float *)norm->data == 1 + value);
+        CHECK(*(const float *)decay->data == -expf(value));
+    }
+    rf_source_close(source);
+}
+
+/* The text part of a model that sees, with its numbers in text_config; without its other parts. */
+static void test_seeing_qwen35(void)
+{
+    static struct hf_model model;
+    hf_qwen35(&model);
+    struct hf_text *config = &model.texts[HF_CONFIG], *header = &model.texts[HF_HEADER];
+    CHECK(hf_replace(config, "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration") &&
+          hf_replace(config, "\"qwen3_5_text\",", "\"qwen3_5\",\"text_config\":{") &&
+          hf_replace(config, ",\"eos_token_id\"", "},\"eos_token_id\""));
+    while (hf_replace(header, "\"model.layers", "\"model.language_model.layers")) continue;
+    while (hf_replace(header, "\"model.embed", "\"model.language_model.embed")) continue;
+    while (hf_replace(header, "\"model.norm", "\"model.language_model.norm")) continue;
+    header->bytes--;
+    hf_tensor(&model, 0, "model.visual.patch_embed.proj.weight", 3, 5);
+    hf_tensor(&model, 0, "mtp.fc.weight", 8, 16);
+    hf_tensor(&model, 0, "mtp.layers.0.input_layernorm.weight", 8, 0);
+    header->data[header->bytes++] = '}';
+    struct rf_source *source = open_good(&model, folder);
+    if (source)
+        CHECK(rf_is_delta(&source->params, 0) && source->params.rope_dim == 2 &&
+              rf_source_tensor(source, "blk.0.ssm_out.weight"));
+    rf_source_close(source);
+}
+
 /* Sampling is what generation_config.json recommends, unless it says not to sample. */
 static void test_recommended_sampling(void)
 {
@@ -738,6 +852,11 @@ int main(void)
     test_good_lfm2();
     for (size_t i = 0; i < sizeof lfm2_mutations / sizeof *lfm2_mutations; i++)
         test_mutation(hf_lfm2, &lfm2_mutations[i]);
+    test_good_qwen35();
+    test_seeing_qwen35();
+    for (size_t i = 0; i < sizeof qwen35_mutations / sizeof *qwen35_mutations; i++)
+        test_mutation(hf_qwen35, &qwen35_mutations[i]);
+    test_allocation_failures(hf_qwen35);
     test_allocation_failures(hf_lfm2);
     test_truncation_and_corruption();
     test_header_length();

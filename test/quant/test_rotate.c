@@ -163,6 +163,7 @@ int main(void)
     refused("architectures/olmo2/model.gguf", out, "norms behind attention");
     refused("architectures/phi3/model.gguf", out, "fused");
     refused("architectures/lfm2/model.gguf", out, "convolutions");
+    refused("architectures/qwen35/model.gguf", out, "delta rule");
     refused("experts/mixtral.gguf", out, "experts");
     CHECK_INT(rmdir(folder), 0);
     return check_result();

@@ -13,6 +13,8 @@
  *         x += Wo attend(q, keys, values)         n_head / n_head_kv queries share a key and value
  *             or, in a layer with a convolution: b, c, z = Win h; append b * z to the layer's rows;
  *             x += Wout (c * the weighted sum of the last few rows, element by element)
+ *             or, with the delta rule: q, k, v of silu(that sum) of Wqkv h; each head's matrix
+ *             S = g S + k (b (v - g S k))^T; x += Wout (rms_norm(S q) * silu(Wz h))
  *         h = rms_norm(x)
  *         x += Wdown (silu(Wgate h) * Wup h)      with experts: a weighted sum of some such results
  *     logits = Woutput rms_norm(x)                [n_vocab]
@@ -42,8 +44,12 @@ struct state {
     float *rounded;       /* the widest input of a linear layer */
     float *keys, *values; /* [n_layer][n_tokens][n_head_kv * head_dim] */
     float *bcz;           /* [3 * n_embd]: the gates of a convolution and what they gate */
-    float *rows;          /* [n_layer][n_tokens][n_embd]: what convolutions read */
-    double *score;        /* [n_tokens] */
+    float *rows;         /* [n_layer][n_tokens][n_embd, or of q, k and v]: what convolutions read */
+    float *q_gates;      /* [n_head * head_dim]: gates of what the heads attended to */
+    float *mixed, *z;    /* the delta rule's q, k and v, and the gates of its results */
+    float *beta, *alpha; /* [delta_values] */
+    float *matrices;     /* [n_layer][delta_values][delta_key_dim][delta_value_dim] */
+    double *score;       /* [n_tokens] */
 };
 
 /* The parts, from the whole down. */
@@ -55,6 +61,8 @@ static void attention_block(struct state *s, const struct rf_params *p,
                             int position, int f16);
 static void conv_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
                        float *rows, int position);
+static void delta_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                        float *rows, float *matrices, int position);
 static void feed_forward_block(struct state *s, const struct rf_params *p,
                                const struct reference_layer *w);
 static void experts_block(struct state *s, const struct rf_params *p,
@@ -105,6 +113,12 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
         if (rf_is_conv(p, l))
             conv_block(s, p, &w->layers[l], s->rows + (size_t)l * (size_t)n_tokens * n_embd,
                        position);
+        else if (rf_is_delta(p, l))
+            delta_block(s, p, &w->layers[l],
+                        s->rows + (size_t)l * (size_t)n_tokens * (size_t)rf_delta_mixed(p),
+                        s->matrices +
+                            (size_t)l * (size_t)rf_delta_values(p) * (size_t)p->delta_key_dim,
+                        position);
         else
             attention_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv,
                             s->values + (size_t)l * layer_kv, position, f16);
@@ -117,6 +131,20 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
 
 /* ---- the blocks of a layer ---- */
 
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* q of all heads and their gates, which lie behind each head's q in `q`. */
+static void split_gates(float *q, float *gates, int n_head, int dim)
+{
+    for (int h = 0; h < n_head; h++) {
+        memcpy(gates + h * dim, q + (2 * h + 1) * dim, (size_t)dim * sizeof *q);
+        memmove(q + h * dim, q + 2 * h * dim, (size_t)dim * sizeof *q);
+    }
+}
+
 /* x += Wo attention(norm(x)). keys, values: this layer's, [n_tokens][n_head_kv * head_dim]. */
 static void attention_block(struct state *s, const struct rf_params *p,
                             const struct reference_layer *w, float *keys, float *values,
@@ -126,7 +154,8 @@ static void attention_block(struct state *s, const struct rf_params *p,
     float *key = keys + (size_t)position * (size_t)n_kv,
           *value = values + (size_t)position * (size_t)n_kv;
     rms_norm(s->normed, s->x, w->attn_norm, p->n_embd, p->rms_eps);
-    linear(s->q, &w->q, w->bq, s->normed, n_q, p->n_embd, s->rounded);
+    linear(s->q, &w->q, w->bq, s->normed, p->attn_gate ? 2 * n_q : n_q, p->n_embd, s->rounded);
+    if (p->attn_gate) split_gates(s->q, s->q_gates, p->n_head, dim);
     linear(key, &w->k, w->bk, s->normed, n_kv, p->n_embd, s->rounded);
     linear(value, &w->v, w->bv, s->normed, n_kv, p->n_embd, s->rounded);
     for (int h = 0; h < p->n_head; h++) {
@@ -146,6 +175,8 @@ static void attention_block(struct state *s, const struct rf_params *p,
         attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim,
                (size_t)n_kv, s->score);
     }
+    for (int i = 0; p->attn_gate && i < n_q; i++)
+        s->heads[i] = (float)((double)s->heads[i] * sigmoid((double)s->q_gates[i]));
     linear(s->out, &w->o, w->bo, s->heads, p->n_embd, n_q, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
@@ -171,6 +202,74 @@ static void conv_block(struct state *s, const struct rf_params *p, const struct 
     }
     linear(s->out, &w->conv_out, w->conv_out_bias, s->gated, n, n, s->rounded);
     for (int i = 0; i < n; i++) s->x[i] += s->out[i];
+}
+
+/* x / |x|, and another factor. */
+static void to_length(float *x, int n, double factor)
+{
+    double sum = 1e-6;
+    for (int i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    for (int i = 0; i < n; i++) x[i] = (float)(factor * (double)x[i] / sqrt(sum));
+}
+
+/* One head: S = g S + k u^T with u = b (v - g S^T k), then out = S^T q. */
+static void delta_head(float *matrix, float *out, const float *q, const float *k, const float *v,
+                       double b, double g, int rows, int columns)
+{
+    for (int c = 0; c < columns; c++) {
+        double held = 0, result = 0;
+        for (int r = 0; r < rows; r++) held += (double)matrix[r * columns + c] * (double)k[r];
+        double u = b * ((double)v[c] - g * held);
+        for (int r = 0; r < rows; r++) {
+            float *element = &matrix[r * columns + c];
+            *element = (float)(g * (double)*element + (double)k[r] * u);
+            result += (double)*element * (double)q[r];
+        }
+        out[c] = (float)result;
+    }
+}
+
+/* x += Wout (norm(S q) * silu(z)). rows: this layer's, [n_tokens][q, k and v]; matrices: its S. */
+static void delta_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                        float *rows, float *matrices, int position)
+{
+    int n = rf_delta_mixed(p), n_keys = rf_delta_keys(p), n_values = rf_delta_values(p),
+        heads = p->delta_values, dim = p->delta_key_dim, columns = p->delta_value_dim;
+    rms_norm(s->normed, s->x, w->attn_norm, p->n_embd, p->rms_eps);
+    linear(rows + (size_t)position * (size_t)n, &w->delta_qkv, NULL, s->normed, n, p->n_embd,
+           s->rounded);
+    linear(s->z, &w->delta_z, NULL, s->normed, n_values, p->n_embd, s->rounded);
+    linear(s->beta, &w->delta_beta, NULL, s->normed, heads, p->n_embd, s->rounded);
+    linear(s->alpha, &w->delta_alpha, NULL, s->normed, heads, p->n_embd, s->rounded);
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int k = 0; k < p->conv_rows; k++) {
+            int t = position - (p->conv_rows - 1) + k;
+            if (t >= 0)
+                sum += (double)w->delta_conv[i * p->conv_rows + k] *
+                       (double)rows[(size_t)t * (size_t)n + (size_t)i];
+        }
+        s->mixed[i] = (float)(sum * sigmoid(sum));
+    }
+    for (int h = 0; h < p->delta_keys; h++) {
+        to_length(s->mixed + h * dim, dim, 1 / sqrt(dim));
+        to_length(s->mixed + n_keys + h * dim, dim, 1);
+    }
+    for (int h = 0; h < heads; h++) {
+        int of = p->delta_tiled ? h % p->delta_keys : h / (heads / p->delta_keys);
+        double step = (double)s->alpha[h] + (double)w->step[h];
+        float b = (float)sigmoid((double)s->beta[h]),
+              g = (float)exp((double)w->decay[h] * log1p(exp(step)));
+        float *out = s->heads + h * columns;
+        delta_head(matrices + (size_t)h * (size_t)(dim * columns), out, s->mixed + of * dim,
+                   s->mixed + n_keys + of * dim, s->mixed + 2 * n_keys + h * columns, (double)b,
+                   (double)g, dim, columns);
+        rms_norm(out, out, w->delta_norm, columns, p->rms_eps);
+    }
+    for (int i = 0; i < n_values; i++)
+        s->heads[i] = (float)((double)s->heads[i] * (double)s->z[i] * sigmoid((double)s->z[i]));
+    linear(s->out, &w->delta_out, NULL, s->heads, p->n_embd, n_values, s->rounded);
+    for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
 /* x += the feed-forward network of norm(x), or that of the experts chosen for this token. */
@@ -319,22 +418,32 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->x = calloc(n_embd, sizeof(float));
     s->normed = calloc(n_embd, sizeof(float));
     s->out = calloc(n_embd, sizeof(float));
-    s->q = calloc(n_q, sizeof(float));
-    s->heads = calloc(n_q, sizeof(float));
+    size_t n_mixed = (size_t)rf_delta_mixed(p), n_delta = (size_t)rf_delta_values(p),
+           n_row = n_mixed > n_embd ? n_mixed : n_embd;
+    s->q = calloc(2 * n_q, sizeof(float));
+    s->q_gates = calloc(n_q, sizeof(float));
+    s->heads = calloc(n_q + n_delta, sizeof(float));
+    s->mixed = calloc(n_mixed + 1, sizeof(float));
+    s->z = calloc(n_delta + 1, sizeof(float));
+    s->beta = calloc((size_t)p->delta_values + 1, sizeof(float));
+    s->alpha = calloc((size_t)p->delta_values + 1, sizeof(float));
+    s->matrices =
+        calloc((size_t)p->n_layer * n_delta * (size_t)p->delta_key_dim + 1, sizeof(float));
     size_t n_ff = (size_t)p->n_ff + (size_t)p->n_ff_dense + (size_t)p->n_ff_shared;
     s->gate = calloc(n_ff, sizeof(float));
     s->up = calloc(n_ff, sizeof(float));
     s->sum = calloc(n_embd, sizeof(double));
     s->routed = calloc((size_t)p->n_expert + 1, sizeof(float));
-    s->rounded = calloc(n_embd + n_q + n_ff, sizeof(float));
+    s->rounded = calloc(n_embd + n_q + n_ff + n_delta, sizeof(float));
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
     s->bcz = calloc(3 * n_embd, sizeof(float));
     s->gated = calloc(n_embd, sizeof(float));
-    s->rows = calloc(n_embd * (size_t)p->n_layer * (size_t)n_tokens, sizeof(float));
+    s->rows = calloc(n_row * (size_t)p->n_layer * (size_t)n_tokens, sizeof(float));
     s->score = calloc((size_t)n_tokens, sizeof(double));
     int done = s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded &&
                s->keys && s->values && s->bcz && s->gated && s->rows;
+    done = done && s->q_gates && s->mixed && s->z && s->beta && s->alpha && s->matrices;
     return done && s->score && s->routed && s->sum ? 0 : -1;
 }
 
@@ -355,5 +464,11 @@ static void state_free(struct state *s)
     free(s->bcz);
     free(s->gated);
     free(s->rows);
+    free(s->q_gates);
+    free(s->mixed);
+    free(s->z);
+    free(s->beta);
+    free(s->alpha);
+    free(s->matrices);
     free(s->score);
 }

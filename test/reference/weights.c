@@ -62,28 +62,38 @@ static void load_feed_forward(struct reference_weights *w, const struct rf_sourc
     }
 }
 
-/* The matrices of attention, or of a convolution with its kernel. */
+enum mixing { OF_ATTENTION, OF_CONV, OF_DELTA };
+
+static enum mixing mixing_of(const struct rf_params *p, int l)
+{
+    return rf_is_delta(p, l) ? OF_DELTA : rf_is_conv(p, l) ? OF_CONV : OF_ATTENTION;
+}
+
+/* The matrices of attention, of a convolution or of the delta rule. */
 static void load_mixing(struct reference_weights *w, const struct rf_source *source, int l,
                         enum reference_rounding rounding)
 {
     struct reference_layer *layer = &w->layers[l];
-    int is_conv = rf_is_conv(&source->params, l);
     const struct {
         struct reference_matrix *matrix;
         const char *name;
-        int of_conv;
-    } matrices[] = {{&layer->q, "attn_q.weight", 0},
-                    {&layer->k, "attn_k.weight", 0},
-                    {&layer->v, "attn_v.weight", 0},
-                    {&layer->o, "attn_output.weight", 0},
-                    {&layer->conv_in, "shortconv.in_proj.weight", 1},
-                    {&layer->conv_out, "shortconv.out_proj.weight", 1}};
+        enum mixing of;
+    } matrices[] = {{&layer->q, "attn_q.weight", OF_ATTENTION},
+                    {&layer->k, "attn_k.weight", OF_ATTENTION},
+                    {&layer->v, "attn_v.weight", OF_ATTENTION},
+                    {&layer->o, "attn_output.weight", OF_ATTENTION},
+                    {&layer->conv_in, "shortconv.in_proj.weight", OF_CONV},
+                    {&layer->conv_out, "shortconv.out_proj.weight", OF_CONV},
+                    {&layer->delta_qkv, "attn_qkv.weight", OF_DELTA},
+                    {&layer->delta_z, "attn_gate.weight", OF_DELTA},
+                    {&layer->delta_beta, "ssm_beta.weight", OF_DELTA},
+                    {&layer->delta_alpha, "ssm_alpha.weight", OF_DELTA},
+                    {&layer->delta_out, "ssm_out.weight", OF_DELTA}};
     char full[64];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        if (matrices[i].of_conv == is_conv)
+        if (matrices[i].of == mixing_of(&source->params, l))
             *matrices[i].matrix =
                 load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
-    if (is_conv) layer->conv = load_values(w, source, name_in_layer(full, l, RF_CONV), 0);
 }
 
 /* The layer's vectors, and the matrices of its attention. */
@@ -92,22 +102,29 @@ static void load_attention(struct reference_weights *w, const struct rf_source *
 {
     const struct rf_params *p = &source->params;
     struct reference_layer *layer = &w->layers[l];
-    int is_conv = rf_is_conv(p, l), has_conv_bias = is_conv && p->conv_bias;
+    enum mixing mixing = mixing_of(p, l);
+    int is_conv = mixing == OF_CONV, is_delta = mixing == OF_DELTA,
+        has_keys = mixing == OF_ATTENTION, has_conv_bias = is_conv && p->conv_bias;
     const struct {
         float **vector;
         const char *name;
         int exists;
     } vectors[] = {{&layer->attn_norm, "attn_norm.weight", 1},
-                   {&layer->ffn_norm, "ffn_norm.weight", 1},
-                   {&layer->bq, "attn_q.bias", p->qkv_bias && !is_conv},
-                   {&layer->bk, "attn_k.bias", p->qkv_bias && !is_conv},
-                   {&layer->bv, "attn_v.bias", p->qkv_bias && !is_conv},
-                   {&layer->bo, "attn_output.bias", p->o_bias && !is_conv},
+                   {&layer->ffn_norm, RF_FFN_NORM(p), 1},
+                   {&layer->bq, "attn_q.bias", p->qkv_bias && has_keys},
+                   {&layer->bk, "attn_k.bias", p->qkv_bias && has_keys},
+                   {&layer->bv, "attn_v.bias", p->qkv_bias && has_keys},
+                   {&layer->bo, "attn_output.bias", p->o_bias && has_keys},
                    {&layer->ffn.gate_bias, "ffn_gate.bias", p->ffn_bias && rf_is_dense(p, l)},
                    {&layer->ffn.up_bias, "ffn_up.bias", p->ffn_bias && rf_is_dense(p, l)},
                    {&layer->ffn.down_bias, "ffn_down.bias", p->ffn_bias && rf_is_dense(p, l)},
-                   {&layer->q_norm, "attn_q_norm.weight", p->qk_norm && !is_conv},
-                   {&layer->k_norm, "attn_k_norm.weight", p->qk_norm && !is_conv},
+                   {&layer->q_norm, "attn_q_norm.weight", p->qk_norm && has_keys},
+                   {&layer->k_norm, "attn_k_norm.weight", p->qk_norm && has_keys},
+                   {&layer->conv, RF_CONV, is_conv},
+                   {&layer->delta_conv, RF_DELTA_CONV, is_delta},
+                   {&layer->decay, RF_DELTA_DECAY, is_delta},
+                   {&layer->step, "ssm_dt.bias", is_delta},
+                   {&layer->delta_norm, RF_DELTA_NORM, is_delta},
                    {&layer->conv_in_bias, "shortconv.in_proj.bias", has_conv_bias},
                    {&layer->conv_bias, "shortconv.conv.bias", has_conv_bias},
                    {&layer->conv_out_bias, "shortconv.out_proj.bias", has_conv_bias}};

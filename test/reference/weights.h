@@ -19,14 +19,19 @@ struct reference_feed_forward {
 
 struct reference_layer {
     float *attn_norm, *ffn_norm;                     /* [n_embd] */
-    struct reference_matrix q, k, v, o;              /* q: [n_head * head_dim][n_embd], and so on */
+    struct reference_matrix q, k, v, o;              /* q: [n_head * head_dim][n_embd], and so on;
+                                                        with attn_gate twice the rows */
     struct reference_feed_forward ffn, shared;       /* shared: the expert that every token takes */
     struct reference_matrix router, shared_router;   /* [n_expert][n_embd], [1][n_embd] */
     struct reference_matrix conv_in, conv_out;       /* replace q, k, v and o */
     float *conv;                                     /* [n_embd][conv_rows] */
     float *conv_in_bias, *conv_bias, *conv_out_bias; /* NULL without conv_bias */
-    float *bq, *bk, *bv, *bo;                        /* NULL without qkv_bias, o_bias */
-    float *q_norm, *k_norm;                          /* [head_dim]; NULL without qk_norm */
+    /* The delta rule: replace q, k, v and o. Rows of qkv are q, k and v of all heads; delta_conv is
+     * [those rows][conv_rows]; decay and step [delta_values], delta_norm [delta_value_dim]. */
+    struct reference_matrix delta_qkv, delta_z, delta_beta, delta_alpha, delta_out;
+    float *delta_conv, *decay, *step, *delta_norm;
+    float *bq, *bk, *bv, *bo; /* NULL without qkv_bias, o_bias */
+    float *q_norm, *k_norm;   /* [head_dim]; NULL without qk_norm */
 };
 
 struct reference_weights {

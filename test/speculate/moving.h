@@ -240,6 +240,7 @@ static inline struct mover *moving_add(struct moving_chain *chain, enum moving_k
                           .cost = cost,
                           .is_quantised = kind != FREE && chain->is_quantised,
                           .acceptance = kind == FREE ? 0.5 : 0.7,
+                          .is_trained = kind == HEAD,
                           .has_passes = kind != FREE};
     return mover;
 }

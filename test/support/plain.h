@@ -2,6 +2,8 @@
 #ifndef RF_TEST_PLAIN_H
 #define RF_TEST_PLAIN_H
 
+#include <math.h>
+
 #include "base/half.h"
 #include "support/plain_backend.h"
 #include "support/plain_memory.h"
@@ -29,8 +31,9 @@ struct plain_weights {
 };
 
 /* 256 positions: [layer][position] of an entry. In a layer with keys and values that is [KV head]
- * of a key and a value [head_dim], rounded to 16 bits; in one with a convolution its row [n_embd].
- */
+ * of a key and a value [head_dim], rounded to 16 bits; in one with a state what the row leaves in
+ * the log (infer/state_kept.h), and with the delta rule the matrices after it and a mark: 1 if they
+ * are there. */
 struct block {
     int32_t holders; /* caches */
     float *data;
@@ -111,6 +114,10 @@ struct rf_weight_bytes plain_weight_bytes(const struct rf_weight_plan *plan);
 
 /* ---- plain_cache.c ---- */
 
+/* The matrices after a position's row in a layer with the delta rule, and their mark. */
+float *plain_matrices(const struct plain_cache *cache, int32_t layer, int32_t pos);
+float *plain_matrices_mark(const struct plain_cache *cache, int32_t layer, int32_t pos);
+
 int plain_cache_new(struct rf_cache **cache, struct rf_backend *backend,
                     const struct rf_cache_shape *shape, struct rf_error *error);
 int plain_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
@@ -119,6 +126,7 @@ void plain_cache_free(struct rf_cache *cache);
 void plain_cache_trim(struct rf_cache *cache, int32_t n);
 void plain_cache_settle(struct rf_cache *cache, int32_t n);
 int32_t plain_cache_resume(const struct rf_cache *cache, int32_t n);
+int plain_cache_can_save(const struct rf_cache *cache, int32_t n);
 int plain_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                      struct rf_error *error);
 uint64_t plain_cache_bytes(const struct rf_cache *cache, int32_t n);
@@ -155,11 +163,31 @@ void plain_finish(struct plain_view *view);
 
 /* ---- plain_ops.c, while the device works ---- */
 
-float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i);
+static inline float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
+{
+    return view->slots[slot] + (size_t)i * (size_t)view->base.shape.program->slots[slot].width;
+}
+
+static inline void plain_rms_norm(float *y, const float *x, const float *gain, size_t n, float eps)
+{
+    double sum = 0;
+    for (size_t j = 0; j < n; j++) sum += (double)x[j] * (double)x[j];
+    double scale = 1.0 / sqrt(sum / (double)n + (double)eps);
+    for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] * scale * (double)gain[j]);
+}
+
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
 void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out);
 /* The head over the i-th wanted row, and what its logits say. */
 void plain_answer(struct plain_view *view, int32_t i);
 size_t plain_first_above(const float *x, size_t n, float threshold);
+
+/* ---- plain_states.c: operations on row i of the pass ---- */
+
+void plain_short_conv(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_delta(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_norm_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_split_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_sigmoid_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
 
 #endif

@@ -121,6 +121,7 @@ static const struct rf_backend_ops ops = {
     .cache_trim = plain_cache_trim,
     .cache_settle = plain_cache_settle,
     .cache_resume = plain_cache_resume,
+    .cache_can_save = plain_cache_can_save,
     .cache_keep = plain_cache_keep,
     .cache_bytes = plain_cache_bytes,
     .cache_held = plain_cache_held,
@@ -169,7 +170,8 @@ static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
 {
     (void)kv;
     uint64_t entry = (uint64_t)params->n_head_kv * 2 * (uint64_t)params->head_dim,
-             row = rf_n_conv(params, params->n_layer) ? (uint64_t)params->n_embd : 0;
+             row = rf_n_states(params, params->n_layer) ? (uint64_t)rf_state_row(params) : 0;
+    if (row && params->delta_values) row += (uint64_t)rf_state_matrices(params) + 1;
     return (uint64_t)n_ctx * (uint64_t)params->n_layer * (entry > row ? entry : row) *
                sizeof(float) +
            rf_states_bytes(params, n_ctx);

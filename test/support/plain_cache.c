@@ -13,7 +13,8 @@ static size_t entry_floats(const struct plain_cache *cache)
 {
     const struct rf_params *params = cache->base.shape.params;
     size_t kv = (size_t)params->n_head_kv * 2 * (size_t)params->head_dim,
-           row = rf_n_conv(params, params->n_layer) ? (size_t)params->n_embd : 0;
+           row = rf_n_states(params, params->n_layer) ? rf_state_row(params) : 0;
+    if (row && params->delta_values) row += rf_state_matrices(params) + 1;
     return kv > row ? kv : row;
 }
 
@@ -159,6 +160,14 @@ int32_t plain_cache_resume(const struct rf_cache *base, int32_t n)
     return cache->first_row == 0 || first >= cache->first_row ? n : 0;
 }
 
+/* The matrices before the block of n - 1 are there: a cache lacks none but in its first block. */
+int plain_cache_can_save(const struct rf_cache *base, int32_t n)
+{
+    (void)base;
+    (void)n;
+    return 1;
+}
+
 void plain_cache_free(struct rf_cache *base)
 {
     if (!base) return;
@@ -242,7 +251,8 @@ uint64_t plain_cache_bytes(const struct rf_cache *base, int32_t n)
     }
     return (uint64_t)elements * (uint64_t)rf_n_attention(params, params->n_layer) *
                (uint64_t)params->n_head_kv * sizeof(uint16_t) +
-           (uint64_t)rf_n_conv(params, params->n_layer) * rf_states_saved_floats(params, n) *
+           (uint64_t)rf_n_states(params, params->n_layer) *
+               (rf_states_saved_floats(params, n) + (n ? rf_state_matrices(params) : 0)) *
                sizeof(float);
 }
 
@@ -271,7 +281,7 @@ static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *
            heads = (size_t)cache->base.shape.params->n_head_kv;
     for (size_t c = 0; c < chunks(n); c++)
         for (size_t lh = 0; lh < n_layer(cache) * heads; lh++) {
-            if (rf_is_conv(cache->base.shape.params, (int32_t)(lh / heads))) continue;
+            if (rf_has_state(cache->base.shape.params, (int32_t)(lh / heads))) continue;
             size_t count = positions_in(n, c);
             uint16_t *k = host, *v = host + padded(count) * dim;
             for (size_t p = 0; p < count; p++) {
@@ -287,17 +297,46 @@ static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *
     return host;
 }
 
-/* Copies the rows of convolutions to or from host memory, where those before the text are zeros. */
+float *plain_matrices(const struct plain_cache *cache, int32_t layer, int32_t pos)
+{
+    return plain_entry(cache, (size_t)layer, pos) + rf_state_row(cache->base.shape.params);
+}
+
+float *plain_matrices_mark(const struct plain_cache *cache, int32_t layer, int32_t pos)
+{
+    return plain_matrices(cache, layer, pos) + rf_state_matrices(cache->base.shape.params);
+}
+
+/* Copies the matrices before the block of n - 1, which are zeros before the text. Those behind them
+ * are computed when a pass needs them. */
+static void move_matrices(struct plain_cache *cache, int32_t n, char *host, int is_load)
+{
+    const struct rf_params *params = cache->base.shape.params;
+    size_t bytes = rf_state_matrices(params) * sizeof(float);
+    int32_t before = n ? (n - 1) / RF_STATE_POSITIONS * RF_STATE_POSITIONS - 1 : -1;
+    for (int32_t l = 0; before >= 0 && l < params->n_layer; l++) {
+        if (!rf_is_delta(params, l)) continue;
+        float *matrices = plain_matrices(cache, l, before);
+        memcpy(is_load ? (void *)matrices : host, is_load ? (void *)host : matrices, bytes);
+        if (is_load) *plain_matrices_mark(cache, l, before) = 1;
+        host += bytes;
+    }
+}
+
+/* Copies the rows of layers with states to or from host memory, where those before the text are
+ * zeros. */
 static void move_rows(struct plain_cache *cache, int32_t n, char *host, int is_load)
 {
     const struct rf_params *params = cache->base.shape.params;
-    size_t bytes = (size_t)params->n_embd * sizeof(float);
+    size_t bytes = rf_state_row(params) * sizeof(float);
     int32_t first = rf_states_saved_from(params, n);
     for (int32_t l = 0; l < params->n_layer; l++)
-        for (int32_t p = first; rf_is_conv(params, l) && p < n; p++, host += bytes) {
+        for (int32_t p = first; rf_has_state(params, l) && p < n; p++, host += bytes) {
             float *row = p < 0 ? NULL : plain_entry(cache, (size_t)l, p);
             if (row) memcpy(is_load ? (void *)row : host, is_load ? (void *)host : row, bytes);
+            if (row && is_load && params->delta_values) *plain_matrices_mark(cache, l, p) = 0;
         }
+    move_matrices(cache, n, host, is_load);
     if (is_load && first > 0) cache->first_row = first;
 }
 

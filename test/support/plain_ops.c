@@ -7,11 +7,6 @@
 #include "support/loops.h"
 #include "support/plain.h"
 
-float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
-{
-    return view->slots[slot] + (size_t)i * (size_t)view->base.shape.program->slots[slot].width;
-}
-
 /* ---- operations, each on one row ---- */
 
 static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
@@ -39,14 +34,6 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
         }
 }
 
-static void rms_norm(float *y, const float *x, const float *gain, size_t n, float eps)
-{
-    double sum = 0;
-    for (size_t j = 0; j < n; j++) sum += (double)x[j] * (double)x[j];
-    double scale = 1.0 / sqrt(sum / (double)n + (double)eps);
-    for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] * scale * (double)gain[j]);
-}
-
 /* An RMS norm, of the row less its mean where the operation says so, with a bias it may have. */
 static void norm(const struct plain_view *view, const struct rf_op *op, float *y, const float *x,
                  size_t n)
@@ -54,7 +41,7 @@ static void norm(const struct plain_view *view, const struct rf_op *op, float *y
     double mean = 0;
     for (size_t j = 0; op->is_centred && j < n; j++) mean += (double)x[j] / (double)n;
     for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] - mean);
-    rms_norm(y, y, op->weight[0]->values, n, view->params->rms_eps);
+    plain_rms_norm(y, y, op->weight[0]->values, n, view->params->rms_eps);
     for (size_t j = 0; op->bias[0] && j < n; j++) y[j] += op->bias[0]->values[j];
 }
 
@@ -110,7 +97,7 @@ static void turn_heads(const struct plain_view *view, float *heads, size_t n,
     const double *turns = view->turns + ((size_t)i * 2 + (rotation == RF_ROTATE_LOCAL)) * half * 2;
     if (rotation == RF_ROTATE_NOT) half = 0;
     for (float *head = heads; head < heads + n; head += dim) {
-        if (gain) rms_norm(head, head, gain->values, dim, params->rms_eps);
+        if (gain) plain_rms_norm(head, head, gain->values, dim, params->rms_eps);
         for (size_t j = 0; j < half; j++) {
             int is_neox = params->rope_style == RF_ROPE_NEOX;
             float *a = head + (is_neox ? j : 2 * j), *b = head + (is_neox ? j + half : 2 * j + 1);
@@ -196,36 +183,6 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
     }
 }
 
-/* z of the row that is k before row i, by what it follows; NULL: before the text. */
-static const float *conv_row(const struct plain_view *view, int32_t layer, int32_t i, int32_t k)
-{
-    const struct rf_rows *group = view->rows[i].group;
-    const struct plain_cache *cache = (const struct plain_cache *)group->cache;
-    for (; i >= 0 && k > 0; k--) i = view->rows[i].parent;
-    int32_t at = i >= 0 ? view->rows[i].slot : group->first_pos - 1 - k;
-    return at < 0 ? NULL : plain_entry(cache, (size_t)layer, at);
-}
-
-/* A row follows only rows before it, so theirs are in the cache by now. */
-static void short_conv(const struct plain_view *view, const struct rf_op *op, int32_t i)
-{
-    size_t width = (size_t)view->params->n_embd, n = (size_t)view->params->conv_rows;
-    const struct row *row = &view->rows[i];
-    const float *b = plain_row(view, op->in[0], i), *c = b + width, *x = c + width;
-    float *out = plain_row(view, op->out[0], i);
-    float *z =
-        plain_entry((const struct plain_cache *)row->group->cache, (size_t)op->layer, row->slot);
-    for (size_t j = 0; j < width; j++) z[j] = b[j] * x[j];
-    for (size_t j = 0; j < width; j++) {
-        double sum = op->bias[0] ? (double)op->bias[0]->values[j] : 0;
-        for (size_t k = 0; k < n; k++) {
-            const float *from = conv_row(view, op->layer, i, (int32_t)(n - 1 - k));
-            if (from) sum += (double)op->weight[0]->values[j * n + k] * (double)from[j];
-        }
-        out[j] = (float)((double)c[j] * sum);
-    }
-}
-
 static double gate_of(const struct rf_op *op, double x)
 {
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
@@ -236,7 +193,7 @@ static void add_row(const struct plain_view *view, const struct rf_op *op, int32
 {
     float *x = plain_row(view, op->in[0], i), *out = plain_row(view, op->out[0], i);
     size_t width = (size_t)view->base.shape.program->slots[op->in[0]].width;
-    if (op->weight[0]) rms_norm(x, x, op->weight[0]->values, width, view->params->rms_eps);
+    if (op->weight[0]) plain_rms_norm(x, x, op->weight[0]->values, width, view->params->rms_eps);
     for (size_t j = 0; j < width; j++) out[j] += op->scale * x[j];
 }
 
@@ -370,7 +327,11 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
-    case RF_OP_SHORT_CONV: short_conv(view, op, in); break;
+    case RF_OP_SHORT_CONV: plain_short_conv(view, op, in); break;
+    case RF_OP_DELTA: plain_delta(view, op, in); break;
+    case RF_OP_NORM_GATE: plain_norm_gate(view, op, in); break;
+    case RF_OP_SPLIT_GATE: plain_split_gate(view, op, in); break;
+    case RF_OP_SIGMOID_GATE: plain_sigmoid_gate(view, op, in); break;
     case RF_OP_SILU_GATE:
     case RF_OP_GELU_GATE:
     case RF_OP_GELU: {

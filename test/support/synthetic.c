@@ -214,11 +214,35 @@ static void add_conv(struct synthetic *s, int32_t layer)
     if (p->conv_bias) add(s, name, RF_F32, p->n_embd, 1, 0, 0.5f);
 }
 
+/* Decays that forget over a few rows to a few hundred. */
+static void add_delta(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    const struct {
+        const char *name;
+        int32_t ne0, ne1;
+        float from, spread;
+    } vectors[] = {{RF_DELTA_CONV, p->conv_rows, rf_delta_mixed(p), 0, 1},
+                   {RF_DELTA_DECAY, p->delta_values, 1, -0.5f, 0.4f},
+                   {"ssm_dt.bias", p->delta_values, 1, 0, 1},
+                   {RF_DELTA_NORM, p->delta_value_dim, 1, 1, 0.3f}};
+    add_linear(s, layer, "attn_qkv", p->n_embd, rf_delta_mixed(p), 0);
+    add_linear(s, layer, "attn_gate", p->n_embd, rf_delta_values(p), 0);
+    add_linear(s, layer, "ssm_beta", p->n_embd, p->delta_values, 0);
+    add_linear(s, layer, "ssm_alpha", p->n_embd, p->delta_values, 0);
+    add_linear(s, layer, "ssm_out", rf_delta_values(p), p->n_embd, 0);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "blk.%d.%s", layer, vectors[i].name);
+        add(s, name, RF_F32, vectors[i].ne0, vectors[i].ne1, vectors[i].from, vectors[i].spread);
+    }
+}
+
 static void add_attention(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
     int32_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
-    add_linear(s, layer, "attn_q", p->n_embd, n_q, p->qkv_bias);
+    add_linear(s, layer, "attn_q", p->n_embd, (int32_t)rf_n_q_rows(p), p->qkv_bias);
     add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
     add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
     add_linear(s, layer, "attn_output", n_q, p->n_embd, p->o_bias);
@@ -227,16 +251,19 @@ static void add_attention(struct synthetic *s, int32_t layer)
 static void add_layer(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
-    int is_conv = rf_is_conv(p, layer);
+    int has_state = rf_has_state(p, layer);
     char name[NAME_BYTES];
-    if (is_conv)
+    if (rf_is_conv(p, layer))
         add_conv(s, layer);
+    else if (has_state)
+        add_delta(s, layer);
     else
         add_attention(s, layer);
     add_feed_forwards(s, layer);
-    static const char *const norms[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
-    for (int i = 0; i < (p->qk_norm && !is_conv ? 4 : 2); i++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, norms[i]);
+    const char *const norms[] = {"attn_norm.weight", RF_FFN_NORM(p), "attn_q_norm.weight",
+                                 "attn_k_norm.weight"};
+    for (int i = 0; i < (p->qk_norm && !has_state ? 4 : 2); i++) {
+        snprintf(name, sizeof name, "blk.%d.%s", layer, norms[i]);
         add(s, name, RF_F32, i < 2 ? p->n_embd : p->head_dim, 1, 1, 0.3f);
     }
 }
@@ -275,6 +302,21 @@ void synthetic_free(struct rf_source *source)
     struct synthetic *s = (struct synthetic *)source;
     for (int32_t i = 0; s && i < MAX_TENSORS; i++) free(s->data[i]);
     free(s);
+}
+
+void synthetic_deltas(struct rf_params *params, const uint8_t *flags, int32_t n_layer)
+{
+    params->arch = RF_ARCH_QWEN35;
+    params->arch_name = "qwen35";
+    params->n_layer = n_layer;
+    params->layer_flags = flags;
+    params->qk_norm = params->attn_gate = 1;
+    params->conv_rows = 4;
+    params->rms_eps = 0.02f; /* norms do not enlarge what rounding changes in small results */
+    params->delta_keys = 2;
+    params->delta_values = 4;
+    params->delta_key_dim = 8;
+    params->delta_value_dim = 20;
 }
 
 struct rf_params synthetic_qwen2(void)

@@ -12,6 +12,10 @@ struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dt
                                 size_t n_types);
 void synthetic_free(struct rf_source *source);
 
+/* Makes them those of a model with the delta rule in layers with RF_LAYER_DELTA, heads of which are
+ * not a whole number of pieces of columns, and with gated attention. */
+void synthetic_deltas(struct rf_params *params, const uint8_t *flags, int32_t n_layer);
+
 /* Parameters of what stories260K has not: biases, the other pairing of rotations, a tied head, odd
  * widths, three query heads to one of keys. */
 struct rf_params synthetic_qwen2(void);

@@ -16,7 +16,8 @@ static enum offer offer_of(const struct option *option)
 {
     if (option->kind == OPTION_CHOICE) return OFFER_CHOICES;
     if (option->value && strcmp(option->value, "MODEL") == 0) return OFFER_MODELS;
-    if (option->value && strcmp(option->value, "FILE") == 0) return OFFER_FILES;
+    if (option->value && (strcmp(option->value, "FILE") == 0 || strcmp(option->value, "DIR") == 0))
+        return OFFER_FILES;
     return OFFER_NOTHING;
 }
 
@@ -178,6 +179,7 @@ static void zsh_verb(FILE *out, const struct verb *verb)
     for (const struct option *option = option_table; option->name; option++)
         if (takes_option(verb, option)) zsh_option(out, option);
     if (verb->n_arguments > 0) fputs(" \\\n            '1:MODEL:_riffle_models'", out);
+    if (verb->bit == VERB_SERVE) fputs(" \\\n            '*:MODEL:_riffle_models'", out);
     if (verb->n_arguments > 1) fputs(" \\\n            '2:OUT:_files'", out);
     fputs("\n            ;;\n", out);
 }

@@ -207,15 +207,21 @@ static const struct model_entry *list_find_hub(const struct model_list *list,
     return best;
 }
 
-const struct model_entry *model_list_find(const struct model_list *list, const char *name,
-                                          struct buffer *candidates)
+const struct model_entry *model_list_named(const struct model_list *list, const char *name)
 {
     const struct model_entry *found = model_list_exact(list, name);
     struct hub_name hub;
+    return !found && hub_name_parse(name, &hub) ? list_find_hub(list, &hub) : found;
+}
+
+const struct model_entry *model_list_find(const struct model_list *list, const char *name,
+                                          struct buffer *candidates)
+{
+    const struct model_entry *found = model_list_named(list, name);
+    struct hub_name hub;
     size_t n_found = 0;
     buffer_clear(candidates);
-    if (!found && hub_name_parse(name, &hub)) return list_find_hub(list, &hub);
-    if (found) return found;
+    if (found || hub_name_parse(name, &hub)) return found;
     for (int others = 0; others <= 1 && !n_found; others++) {
         for (size_t i = 0; i < list->count; i++) {
             const struct model_entry *entry = &list->items[i];

@@ -18,6 +18,8 @@ const struct model_entry *model_list_find(const struct model_list *list, const c
                                           struct buffer *candidates);
 /* Finds an entry as model_list_find does, but not by a beginning. */
 const struct model_entry *model_list_exact(const struct model_list *list, const char *name);
+/* Finds an entry by its whole name, as model_list_exact does, or by a hub's name. */
+const struct model_entry *model_list_named(const struct model_list *list, const char *name);
 /* Prints why the search failed. Returns CLI_FAILED. */
 int model_list_explain(const struct model_list *list, const char *name,
                        const struct buffer *candidates);

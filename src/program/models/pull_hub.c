@@ -231,6 +231,28 @@ int pull_hub(const struct hub_name *name, const struct pull_limits *limits, char
     return status;
 }
 
+int pull_by_name(const char *name)
+{
+    const struct pull_limits limits = {0};
+    struct model_list list;
+    struct hub_name hub;
+    char path[LONGEST_PATH];
+    int status = model_list_read(&list);
+    const struct model_entry *entry = status == CLI_OK ? model_list_named(&list, name) : NULL;
+    if (entry && entry->known && !entry->known->hub.hub) {
+        struct pull pull = pull_known(entry->known, entry->path);
+        status = pull_run(&pull, 0);
+    } else if (entry && entry->known) {
+        status = pull_hub(&entry->known->hub, &limits, path);
+    } else if (status == CLI_OK && hub_name_parse(name, &hub)) {
+        status = pull_hub(&hub, &limits, path);
+    } else if (status == CLI_OK) {
+        status = cli_fail("'%s' is the name of no model that can be fetched", name);
+    }
+    model_list_free(&list);
+    return status;
+}
+
 /* ---- the offer ----------------------------------------------------------------------------- */
 
 /* Asks on the terminal. *fetches: the answer was yes. */

@@ -205,6 +205,24 @@ const struct option option_table[] = {
      "eighth of the memory)"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_SERVE, AT(name), 0, 0, NULL,
      "the name of the model in requests (default: MODEL without folder and ending)"},
+    {"--prompt-cache", NULL, "DIR", OPTION_TEXT, VERB_SERVE, AT(store), 0, 0, NULL,
+     "keep what prompts begin with in this folder, so that a restart does not read it again; it is "
+     "made if it is not there"},
+    {"--prompt-cache-size", NULL, "MB", OPTION_INT, VERB_SERVE, AT(store_mb), 1, INT32_MAX, NULL,
+     "million bytes that the folder may take; what was not used for long goes first (default "
+     "4000)"},
+    {"--models-memory", NULL, "MB", OPTION_INT, VERB_SERVE, AT(models_mb), 1, INT32_MAX, NULL,
+     "memory for open models and the texts that they keep, in million bytes; the least recently "
+     "used ones are closed for others (default: three quarters of the memory; for one MODEL: no "
+     "limit)"},
+    {"--keep-alive", NULL, "S", OPTION_INT, VERB_SERVE, AT(keep_alive), -1, INT32_MAX, NULL,
+     "seconds that a model stays open without a request (default 600; where MODEL is given, and "
+     "for -1: until others need its memory)"},
+    {"--model-wait", NULL, "S", OPTION_INT, VERB_SERVE, AT(model_wait), 1, 86400, NULL,
+     "seconds that a request waits for its model to be open; then it is refused with 503 "
+     "(default 120)"},
+    {"--pull", NULL, NULL, OPTION_FLAG, VERB_SERVE, AT(pulls), 0, 0, NULL,
+     "without MODEL: requests may name known models and those of hubs, which are fetched first"},
     {"--sha256", NULL, "HEX", OPTION_TEXT, VERB_PULL, AT(sha256), 0, 0, NULL,
      "what the SHA-256 of a URL's file must be; without it the file is not verified"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_PULL, AT(name), 0, 0, NULL,

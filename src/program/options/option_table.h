@@ -91,7 +91,13 @@ struct cli_options {
 
     const char *host, *api_key; /* options of serve; api_key: NULL if not given */
     int32_t port, answers, queue;
-    int32_t kept_mb; /* MB; 0: the library's default */
+    int32_t kept_mb;    /* MB; 0: the library's default */
+    const char *store;  /* folder for kept texts; NULL: none */
+    int32_t store_mb;   /* MB; of that folder */
+    int32_t models_mb;  /* MB; 0: a share of the machine's memory */
+    int32_t keep_alive; /* seconds; -1: for ever; NOT_GIVEN: as suits the models */
+    int32_t model_wait; /* seconds */
+    int pulls;          /* requests may name models that are fetched first */
 
     int json, csv, ids, verbose;
 };

@@ -333,6 +333,10 @@ static int check_together(const struct cli_options *options)
          "--csv has the figures of plain decoding; for those of --suite there is --json"},
         {options->csv && options->json, "--csv and --json exclude each other"},
         {options->ids && !options->json, "--ids needs --json"},
+        {verb == VERB_SERVE && options->arguments.count != 1 &&
+             (options->name || options->head || options->draft || options->corpus),
+         "--name, --head, --draft and --corpus are for one MODEL"},
+        {options->pulls && options->arguments.count, "--pull is for serve without MODEL"},
         {options->grammar && options->json_schema,
          "--grammar and --json-schema exclude each other: one of them limits the answer"},
     };
@@ -364,6 +368,9 @@ static void set_defaults(struct cli_options *options)
     options->port = 8080;
     options->answers = 8;
     options->queue = 64;
+    options->keep_alive = NOT_GIVEN;
+    options->model_wait = 120;
+    options->store_mb = 4000;
     options->high_share = -1;
     options->sampling = (riffle_sampling){.struct_size = sizeof options->sampling,
                                           .temperature = NAN,
@@ -389,7 +396,8 @@ static int set_argument(struct cli_options *options, const char *argument)
 {
     const char **place = options->model ? &options->out : &options->model;
     if (options->verb->n_arguments == ANY_ARGUMENTS && !argument[0])
-        return cli_usage_error("an argument is an empty text");
+        return cli_usage_error("%s is an empty text",
+                               options->verb->bit == VERB_SERVE ? "MODEL" : "an argument");
     if (options->verb->n_arguments == ANY_ARGUMENTS) {
         append_text(&options->arguments, argument);
         return 0;

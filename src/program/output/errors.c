@@ -11,10 +11,21 @@
 
 const char *cli_verb, *cli_room;
 
+/* The copy that others than the reader of standard error get. */
+static _Thread_local char *copy;
+static _Thread_local size_t copy_cap;
+
+void cli_copy_sentences(char *text, size_t cap)
+{
+    copy = text;
+    copy_cap = cap;
+}
+
 static void print_sentence(const char *format, va_list arguments)
 {
     char text[1024];
     vsnprintf(text, sizeof text, format, arguments);
+    if (copy) snprintf(copy, copy_cap, "%s", text);
     fflush(stdout);
     inform("riffle: %s", text);
 }

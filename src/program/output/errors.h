@@ -4,6 +4,7 @@
 #ifndef OUTPUT_ERRORS_H
 #define OUTPUT_ERRORS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "output/status.h"
@@ -16,6 +17,8 @@ extern const char *cli_room;
 
 /* Prints one sentence on standard error. Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
+/* Has the sentences of this thread copied to text[0 .. cap), the last one counts; NULL: no more. */
+void cli_copy_sentences(char *text, size_t cap);
 /* Prints one sentence about wrong usage, and a reference to the help. Returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
 /* Only the reference to the help. Returns CLI_USAGE. */

@@ -65,6 +65,7 @@ static const struct member_rule {
     {"prompt_cache_key", ALL, NULL, ""},
     {"prompt_cache_retention", ALL, NULL, ""},
     {"reasoning_effort", CHAT, NULL, ": it is for chats"},
+    {"repeat_last_n", TEXT, NULL, ": nothing is generated"},
     {"repeat_penalty", TEXT, "1", ": nothing is generated"},
     {"repetition_penalty", TEXT, "1", ": nothing is generated"},
     {"response_format", TEXT, NULL, ": nothing is generated"},
@@ -154,6 +155,94 @@ static const struct member_rule response_rules[] = {
     {"user", ACCEPTED_RESPONSES, NULL, ""},
 };
 
+/* Members about tokens, of vLLM's and llama.cpp's servers. */
+static const struct member_rule token_rules[] = {
+    {"add_generation_prompt", 0, "true", ": the prompt of an answer is tokenised"},
+    {"add_special", ACCEPTED_TOKENS, NULL, ""},
+    {"add_special_tokens", ACCEPTED_TOKENS, NULL, ""},
+    {"chat_template_kwargs", ACCEPTED_TOKENS, NULL, ""},
+    {"content", ACCEPTED_TOKENS, NULL, ""},
+    {"messages", ACCEPTED_TOKENS, NULL, ""},
+    {"model", ACCEPTED_TOKENS, NULL, ""},
+    {"parse_special", ACCEPTED_TOKENS, NULL, ""},
+    {"prompt", ACCEPTED_TOKENS, NULL, ""},
+    {"return_token_strs", ACCEPTED_TOKENS, NULL, ""},
+    {"tokens", ACCEPTED_TOKENS, NULL, ""},
+    {"tools", ACCEPTED_TOKENS, NULL, ""},
+    {"with_pieces", ACCEPTED_TOKENS, NULL, ""},
+};
+
+enum {
+    OLLAMA_CHAT = ACCEPTED_OLLAMA_CHAT,
+    OLLAMA_GENERATE = ACCEPTED_OLLAMA_GENERATE,
+    OLLAMA_EMBED = ACCEPTED_OLLAMA_EMBED,
+    OLLAMA_MODEL = ACCEPTED_OLLAMA_MODEL,
+    OLLAMA_TEXT = OLLAMA_CHAT | OLLAMA_GENERATE,
+    OLLAMA_ASK = OLLAMA_TEXT | OLLAMA_EMBED,
+    OLLAMA_ALL = OLLAMA_ASK | OLLAMA_MODEL
+};
+
+/* Members of ollama's reference. */
+static const struct member_rule ollama_rules[] = {
+    {"context", 0, NULL, "; /api/chat takes the whole conversation"},
+    {"dimensions", 0, NULL, ": vectors have the model's width"},
+    {"format", OLLAMA_TEXT, NULL, ": nothing is generated"},
+    {"images", 0, NULL, ": the model reads texts"},
+    {"input", OLLAMA_EMBED, NULL, ": it is for vectors"},
+    {"insecure", OLLAMA_MODEL, NULL, ""}, /* nothing is fetched */
+    {"keep_alive", OLLAMA_ASK, NULL, ""}, /* the model stays */
+    {"logprobs", OLLAMA_TEXT, NULL, ": nothing is generated"},
+    {"messages", OLLAMA_CHAT, NULL, ": it is for chats"},
+    {"model", OLLAMA_ALL, NULL, ""},
+    {"name", OLLAMA_MODEL, NULL, "; model names it"},
+    {"options", OLLAMA_ASK, NULL, ""},
+    {"prompt", OLLAMA_GENERATE | OLLAMA_EMBED, NULL, ""},
+    {"raw", OLLAMA_GENERATE, NULL, ": it is for /api/generate"},
+    {"shift", 0, NULL, ": an answer ends where the context is full"},
+    {"stream", OLLAMA_TEXT | OLLAMA_MODEL, NULL, ": vectors come as a whole"},
+    {"suffix", OLLAMA_GENERATE, NULL, ": it is for /api/generate"},
+    {"system", OLLAMA_GENERATE, NULL, ": it is for /api/generate"},
+    {"template", 0, NULL, ": the model has its own; raw takes a text that is formatted already"},
+    {"think", OLLAMA_TEXT, NULL, ": nothing is generated"},
+    {"tools", OLLAMA_CHAT, NULL, ": they are for chats"},
+    {"top_logprobs", OLLAMA_TEXT, NULL, ": nothing is generated"},
+    {"truncate", OLLAMA_ASK, NULL, ""}, /* what is too long is refused either way */
+    {"verbose", OLLAMA_MODEL, NULL, ""},
+};
+
+/* Members of ollama's "options". Those of loading and of speed change no answer. */
+static const struct member_rule option_rules[] = {
+    {"draft_num_predict", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"f16_kv", 0, "true", ": --kv of the server has the precision"},
+    {"frequency_penalty", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"low_vram", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"main_gpu", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"min_p", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"mirostat", 0, NULL, ": top_k, top_p and min_p choose"},
+    {"mirostat_eta", ACCEPTED_OLLAMA_OPTIONS, NULL, ""}, /* of mirostat */
+    {"mirostat_tau", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"num_batch", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"num_ctx", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"num_gpu", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"num_keep", ACCEPTED_OLLAMA_OPTIONS, NULL, ""}, /* of a shifted context, which there is not */
+    {"num_predict", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"num_thread", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"numa", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"penalize_newline", 0, "true", ""},
+    {"presence_penalty", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"repeat_last_n", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"repeat_penalty", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"seed", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"stop", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"temperature", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"tfs_z", 0, "1", ""},
+    {"top_k", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"top_p", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"typical_p", 0, "1", ""},
+    {"use_mlock", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+    {"use_mmap", ACCEPTED_OLLAMA_OPTIONS, NULL, ""},
+};
+
 int accepted_is_off(const json_t *value)
 {
     return json_is_null(value) || json_is_false(value) ||
@@ -197,7 +286,10 @@ static const struct {
     size_t n;
 } tables[] = {{ALL, rules, sizeof rules / sizeof *rules},
               {ACCEPTED_MESSAGES, message_rules, sizeof message_rules / sizeof *rules},
-              {ACCEPTED_RESPONSES, response_rules, sizeof response_rules / sizeof *rules}};
+              {ACCEPTED_RESPONSES, response_rules, sizeof response_rules / sizeof *rules},
+              {ACCEPTED_TOKENS, token_rules, sizeof token_rules / sizeof *rules},
+              {OLLAMA_ALL, ollama_rules, sizeof ollama_rules / sizeof *rules},
+              {ACCEPTED_OLLAMA_OPTIONS, option_rules, sizeof option_rules / sizeof *rules}};
 
 static const struct member_rule *find_rule(const char *name, enum accepted_by endpoint)
 {
@@ -208,18 +300,24 @@ static const struct member_rule *find_rule(const char *name, enum accepted_by en
     return NULL;
 }
 
-int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal *refusal)
+int accepted_check_in(const json_t *object, const char *path, enum accepted_by endpoint,
+                      struct refusal *refusal)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)body, name, value)
+    json_object_foreach((json_t *)object, name, value)
     {
         const struct member_rule *rule = find_rule(name, endpoint);
         if (accepted_is_off(value) || (rule && (rule->acts & (int)endpoint))) continue;
         if (rule && is_usual(value, rule->usual)) continue;
-        refuse(refusal, 400, "unsupported_parameter", "%.100s is not supported%s", name,
-               rule ? rule->why : ": there is no such member");
-        return refuse_param(refusal, name);
+        refuse(refusal, 400, "unsupported_parameter", "%s%s%.100s is not supported%s", path,
+               *path ? "." : "", name, rule ? rule->why : ": there is no such member");
+        return refuse_param(refusal, *path ? path : name);
     }
     return 0;
+}
+
+int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal *refusal)
+{
+    return accepted_check_in(body, "", endpoint, refusal);
 }

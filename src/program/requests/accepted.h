@@ -12,13 +12,22 @@ enum accepted_by {
     ACCEPTED_CHAT = 1,
     ACCEPTED_COMPLETION = 2,
     ACCEPTED_EMBEDDING = 4,
-    ACCEPTED_MESSAGES = 8,  /* Anthropic's, with a table of its own */
-    ACCEPTED_RESPONSES = 16 /* likewise */
+    ACCEPTED_MESSAGES = 8,   /* Anthropic's, with a table of its own */
+    ACCEPTED_RESPONSES = 16, /* likewise */
+    ACCEPTED_TOKENS = 32,    /* of the tokenizer */
+    ACCEPTED_OLLAMA_CHAT = 64,
+    ACCEPTED_OLLAMA_GENERATE = 128,
+    ACCEPTED_OLLAMA_EMBED = 256,
+    ACCEPTED_OLLAMA_MODEL = 512,   /* about a model */
+    ACCEPTED_OLLAMA_OPTIONS = 1024 /* the member "options" of ollama's */
 };
 
 /* Refuses the first member that neither acts there nor may be ignored. A member that is null, or
  * that asks for nothing (false, 0, "", [], {}), counts as absent. 0, or -1 with a refusal. */
 int accepted_check(const json_t *body, enum accepted_by endpoint, struct refusal *refusal);
+/* The same of a member that has members: a refusal names the path. */
+int accepted_check_in(const json_t *object, const char *path, enum accepted_by endpoint,
+                      struct refusal *refusal);
 /* 1 if the value asks for nothing. */
 int accepted_is_off(const json_t *value);
 

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "requests/members.h"
+#include "requests/reply.h"
 
 int prompts_make(struct question *question, size_t n, struct refusal *refusal)
 {
@@ -16,6 +17,17 @@ int prompts_make(struct question *question, size_t n, struct refusal *refusal)
     question->n_prompts = (int32_t)n;
     for (size_t i = 0; i < n; i++) question->prompts[i].most = question->n_ctx;
     return 0;
+}
+
+int prompts_need_none(struct question *question, char *known, struct refusal *refusal)
+{
+    if (!known) return refuse_memory(refusal);
+    question->known = known;
+    if (strlen(known) > REPLY_BYTES)
+        return refuse(refusal, 400, "reply_too_long", "the reply has more than %d MiB",
+                      REPLY_BYTES >> 20);
+    question->only_counts = question->n = 1;
+    return prompts_make(question, 1, refusal);
 }
 
 static int refuse_length(const char *least, int64_t n, int32_t most, struct refusal *refusal)

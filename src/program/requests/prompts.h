@@ -7,6 +7,8 @@
 
 #include "requests/question.h"
 
+/* Has the text, which is for free(), be the reply; nothing is computed. NULL: no memory. */
+int prompts_need_none(struct question *question, char *known, struct refusal *refusal);
 /* Makes n empty prompts. */
 int prompts_make(struct question *question, size_t n, struct refusal *refusal);
 /* Adds the tokens of a text; `flags` are RIFFLE_TOKENIZE_*. */

@@ -104,6 +104,8 @@ static int take_sampling(const json_t *body, struct question *question, struct r
         return -1;
     if (member_int(body, "top_k", -1, INT32_MAX, &sampling->top_k, refusal)) return -1;
     if (sampling->top_k < 0) sampling->top_k = 0; /* all tokens, as other servers write it */
+    if (member_int(body, "repeat_last_n", -1, INT32_MAX, &sampling->repeat_last_n, refusal))
+        return -1;
     return take_repetition(body, &sampling->repeat_penalty, refusal);
 }
 
@@ -179,39 +181,40 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
     return take_stops(body, question, refusal);
 }
 
-static int take_model(const json_t *body, const char *name, struct refusal *refusal)
-{
-    const json_t *model = member_get(body, "model");
-    const char *wanted = rf_json_c_string(model);
-    if (!model || (wanted && strcmp(wanted, name) == 0)) return 0;
-    if (!wanted) return refuse_value(refusal, "model", "a text without zero bytes");
-    return refuse(refusal, 404, "model_not_found",
-                  "the model %.100s is not here; this server has %s", wanted, name);
-}
-
-static int question_take_all(struct question *question, question_fn *take, const json_t *body,
-                             const struct answerer *of, struct refusal *refusal)
+/* The name is NULL where the body has none. */
+static int take_model(const json_t *body, const char *other, const char **name,
+                      struct refusal *refusal)
 {
     if (!rf_json_is_map(body)) return refuse_value(refusal, "the body", "a JSON object");
-    if (take_model(body, of->name, refusal)) return -1;
-    return take(body, of, question, refusal);
+    const json_t *model = member_get(body, "model");
+    if (!model && other) model = member_get(body, other);
+    *name = rf_json_c_string(model);
+    return model && !*name ? refuse_value(refusal, "model", "a text without zero bytes") : 0;
 }
 
-int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
-                   const struct answerer *of, struct refusal *refusal)
+json_t *question_read(const char *body, size_t bytes, const char *other, const char **model,
+                      struct refusal *refusal)
 {
     struct rf_json_problem problem;
+    if (check_values(body, bytes, refusal)) return NULL;
+    json_t *parsed = rf_json_load(body, bytes, NULL, &problem);
+    if (!parsed && problem.is_memory)
+        refuse_memory(refusal);
+    else if (!parsed)
+        refuse(refusal, 400, "invalid_json", "the body is no JSON: line %zu, column %zu: %s",
+               problem.line, problem.column, problem.text);
+    if (!parsed || !take_model(parsed, other, model, refusal)) return parsed;
+    json_decref(parsed);
+    return NULL;
+}
+
+int question_take(struct question *question, question_fn *take, const json_t *body,
+                  const struct answerer *of, struct refusal *refusal)
+{
     *question = (struct question){.sampling = *of->sampling, .n_ctx = of->n_ctx};
     riffle_generate_options_init(&question->generate, sizeof question->generate);
     question->generate.stop = (const char *const *)question->stops;
-    if (check_values(body, bytes, refusal)) return -1;
-    json_t *parsed = rf_json_load(body, bytes, NULL, &problem);
-    if (!parsed && problem.is_memory) return refuse_memory(refusal);
-    if (!parsed)
-        return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %zu, column %zu: %s",
-                      problem.line, problem.column, problem.text);
-    int code = question_take_all(question, take, parsed, of, refusal);
-    json_decref(parsed);
+    int code = take(body, of, question, refusal);
     if (code) question_free(question);
     return code;
 }
@@ -237,6 +240,7 @@ void question_free(struct question *question)
     json_decref(question->tools);
     json_decref(question->told);
     free(question->opening);
+    free(question->known);
     free(question->schema);
     riffle_grammar_free(question->grammar);
     *question = (struct question){.prompts = NULL};

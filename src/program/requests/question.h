@@ -20,6 +20,7 @@ struct answerer {
     struct tool_manner tools;
     const struct thought_form *thoughts;
     int has_effort; /* the chat template reads reasoning_effort */
+    enum template_thinking thinking;
 };
 
 struct prompt {
@@ -53,6 +54,7 @@ struct question {
     riffle_grammar *grammar;
     int has_thoughts; /* the answer may begin with thoughts */
     int only_counts;  /* the prompt's tokens are told, and nothing is computed */
+    char *known;      /* the reply, which needs no answer; or NULL */
     int wants_vector; /* an embedding, no text */
     riffle_pooling pooling;
     int wants_base64;
@@ -62,10 +64,14 @@ struct question {
 typedef int question_fn(const json_t *body, const struct answerer *of, struct question *question,
                         struct refusal *refusal);
 
-/* Reads a body as JSON, checks what all bodies have in common, and has `take` do the rest. 0, or -1
- * with a refusal and nothing to free. */
-int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
-                   const struct answerer *of, struct refusal *refusal);
+/* Reads a body as JSON, for json_decref; NULL: a refusal. *model: the name of a model that is in
+ * it; NULL: none. `other`: another name of the member "model", or NULL. */
+json_t *question_read(const char *body, size_t bytes, const char *other, const char **model,
+                      struct refusal *refusal);
+/* Fills the question for the model that was found, and has `take` do all that endpoints differ in.
+ * 0, or -1 with a refusal and nothing to free. */
+int question_take(struct question *question, question_fn *take, const json_t *body,
+                  const struct answerer *of, struct refusal *refusal);
 /* Takes the members that all questions answered with text have: how many answers, how long, how
  * they are chosen and where they stop. generate.max_tokens has its default before. */
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,

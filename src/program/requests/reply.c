@@ -1,5 +1,6 @@
 /* Writes objects of OpenAI's reference. The frame, usage and log-probabilities are here; the form
  * of an endpoint writes the members that differ. */
+#define _POSIX_C_SOURCE 200809L
 #include "requests/reply.h"
 
 #include <inttypes.h>
@@ -52,6 +53,15 @@ static json_t *usage_object(const struct reply_usage *usage)
                      (json_int_t)(usage->drafted - usage->accepted));
 }
 
+void reply_count_seconds(struct reply_usage *usage, const riffle_answer *answer)
+{
+    double first = answer->first_seconds > 0.0 ? answer->first_seconds : answer->seconds;
+    double prompt = first - answer->waiting_seconds, rest = answer->seconds - first;
+    if (prompt + rest <= usage->prompt_seconds + usage->token_seconds) return;
+    usage->prompt_seconds = prompt;
+    usage->token_seconds = rest;
+}
+
 /* ---- writing ---- */
 
 struct rf_writer reply_writer(struct rf_bytes *bytes, struct rf_error *error)
@@ -83,6 +93,32 @@ void reply_write_real(struct rf_writer *out, float value)
     char text[RF_DOUBLE_TEXT];
     rf_double_write(rf_double_of_float(value), text);
     rf_write_text(out, text);
+}
+
+void reply_write_vector(struct rf_writer *out, const float *vector, int32_t width)
+{
+    rf_write_text(out, "[");
+    for (int32_t i = 0; i < width; i++) {
+        if (i) rf_write_text(out, ",");
+        reply_write_real(out, vector[i]);
+    }
+    rf_write_text(out, "]");
+}
+
+void reply_write_broken_text(struct rf_writer *out, const char *text, size_t bytes)
+{
+    struct rf_bytes whole = {0};
+    struct rf_error error;
+    int code = 0, partial;
+    for (size_t at = 0, n, broken; at < bytes && !code; at += n) {
+        n = rf_utf8_examine(text + at, bytes - at, &partial, &broken);
+        code = n ? rf_bytes_append(out->allocator, &whole, text + at, n, &error)
+                 : rf_bytes_append(out->allocator, &whole, "\xef\xbf\xbd", 3, &error);
+        if (!n) n = partial ? bytes - at : broken;
+    }
+    if (!code) rf_json_put_string(whole.count ? whole.data : "", whole.count, out);
+    if (code && !out->code) out->code = rf_fail(out->error, RF_ERR_MEMORY, "out of memory");
+    rf_bytes_free(out->allocator, &whole);
 }
 
 char *reply_take(struct rf_bytes *bytes, const struct rf_writer *out)
@@ -184,6 +220,36 @@ void reply_write_logprob(struct rf_writer *out, float logprob)
     reply_write_real(out, logprob < -9999.0f ? -9999.0f : logprob);
 }
 
+/* {"token", "logprob", "bytes"}, without its end. */
+static void write_chat_token(struct rf_writer *out, const riffle_model *model,
+                             const riffle_logprob *found)
+{
+    rf_write_text(out, "{\"token\":");
+    reply_write_token_text(out, model, found->token);
+    rf_write_text(out, ",\"logprob\":");
+    reply_write_logprob(out, found->logprob);
+    rf_write_text(out, ",\"bytes\":");
+    reply_write_token_bytes(out, model, found->token);
+}
+
+int reply_add_chat_token(struct reply_tokens *tokens, const riffle_model *model,
+                         const riffle_logprobs *logprobs, int has_logprob)
+{
+    struct rf_error error;
+    struct rf_writer out = reply_writer(&tokens->lists[0], &error);
+    (void)has_logprob; /* chats do not echo */
+    if (tokens->n) rf_write_text(&out, ",");
+    write_chat_token(&out, model, &logprobs->chosen);
+    rf_write_text(&out, ",\"top_logprobs\":[");
+    for (int32_t i = 0; i < logprobs->n_top; i++) {
+        if (i) rf_write_text(&out, ",");
+        write_chat_token(&out, model, &logprobs->top[i]);
+        rf_write_text(&out, "}");
+    }
+    rf_write_text(&out, "]}");
+    return out.code;
+}
+
 static size_t count_characters(const struct token_text *text)
 {
     size_t n = 0;
@@ -278,6 +344,13 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
     reply_write_json(&out, usage_object(usage));
     rf_write_text(&out, "}");
     return reply_take(&bytes, &out);
+}
+
+char *reply_known(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
+                  const struct reply_usage *usage)
+{
+    (void)parts, (void)n_parts, (void)usage;
+    return strdup(reply->question->known);
 }
 
 /* The end of a piece: where the usage is told at the end, all other pieces say that it is null. */

@@ -9,7 +9,7 @@
 
 enum {
     REPLY_LISTS = 4,
-    REPLY_BYTES = 48 << 20 /* limit of the log-probabilities of one reply */
+    REPLY_BYTES = 48 << 20 /* limit of the log-probabilities of one reply, and of a known one */
 };
 
 /* Tokens with log-probabilities, as text already: what the form makes of them. */
@@ -38,10 +38,11 @@ struct reply_part {
     int32_t width;                     /* numbers of the vector */
 };
 
-/* Tokens of a request. */
+/* Tokens of a request, and the times of its longest answer. */
 struct reply_usage {
     int64_t prompt, kept, generated, drafted, accepted;
-    int64_t thought; /* of the generated ones */
+    int64_t thought;                      /* of the generated ones */
+    double prompt_seconds, token_seconds; /* up to the first token; from there to the end */
 };
 
 struct reply;
@@ -55,6 +56,7 @@ struct reply_form {
     const char *id;                    /* beginning of ids */
     const char *object, *piece_object; /* the member "object" of a whole reply, of a piece */
     int has_opening;                   /* streams begin with an opening */
+    const char *media;                 /* of streams; NULL: that of server-sent events */
     json_t *(*say)(const struct reply_part *part, int is_piece); /* the members with the text */
     /* Adds a token to the lists. 0, or a code. */
     int (*add_token)(struct reply_tokens *tokens, const riffle_model *model,
@@ -84,6 +86,7 @@ struct reply {
     const struct question *question;
     uint64_t id;
     int64_t created; /* seconds since 1970 */
+    double arrived;  /* by rf_clock_seconds */
     const char *model;
     struct reply_blocks *blocks;
 };
@@ -95,6 +98,9 @@ json_t *reply_text(const char *text, size_t bytes);
 /* 1 if replies can have the name. */
 int reply_can_name(const char *name);
 
+/* Takes the times of an answer that took longer than those before. One without a token has only the
+ * time of its prompt. */
+void reply_count_seconds(struct reply_usage *usage, const riffle_answer *answer);
 /* "stop" or "length". */
 const char *reply_finish(riffle_finish finish);
 /* A token of an answer, and the last of the n tokens that a prompt begins with (logprobs NULL: it
@@ -104,6 +110,9 @@ int reply_add_token(const struct reply_form *form, struct reply_tokens *tokens,
 int reply_add_prompt_token(const struct reply_form *form, struct reply_tokens *tokens,
                            const riffle_model *model, const int32_t *ids, size_t n,
                            const riffle_logprobs *logprobs);
+/* reply_form.add_token of chats: an object in the first list. */
+int reply_add_chat_token(struct reply_tokens *tokens, const riffle_model *model,
+                         const riffle_logprobs *logprobs, int has_logprob);
 size_t reply_tokens_bytes(const struct reply_tokens *tokens);
 void reply_tokens_clear(struct reply_tokens *tokens);
 void reply_tokens_free(struct reply_tokens *tokens);
@@ -116,11 +125,17 @@ char *reply_take(struct rf_bytes *bytes, const struct rf_writer *out);
 void reply_write_json(struct rf_writer *out, json_t *value);
 void reply_write_event(struct rf_writer *out, json_t *value);
 void reply_write_real(struct rf_writer *out, float value);
+void reply_write_vector(struct rf_writer *out, const float *vector, int32_t width);
+/* A text that need not be UTF-8, quoted: U+FFFD stands for what is none. */
+void reply_write_broken_text(struct rf_writer *out, const char *text, size_t bytes);
 void reply_write_logprob(struct rf_writer *out, float logprob);
 void reply_write_token_text(struct rf_writer *out, const riffle_model *model, int32_t token);
 void reply_write_token_bytes(struct rf_writer *out, const riffle_model *model, int32_t token);
 
 char *reply_whole(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
+                  const struct reply_usage *usage);
+/* The reply that is known already (question.known); in place of reply_whole. */
+char *reply_known(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
                   const struct reply_usage *usage);
 /* An event with a piece of an answer; "usage" is null where the last event tells it. */
 char *reply_piece(const struct reply *reply, const struct reply_part *part);

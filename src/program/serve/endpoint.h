@@ -7,15 +7,22 @@
 #include "requests/reply.h"
 
 struct exchange;
+struct server;
 
 struct endpoint {
     const char *method, *path;
-    int is_open; /* needs no key */
+    int is_open;    /* needs no key */
+    int takes_rest; /* the path ends with a slash, and is followed by a text */
 
-    /* Sends the reply at once, on the network's thread. NULL: the model is asked, as follows. */
+    /* Sends the reply at once, on the network's thread. */
     void (*send)(struct exchange *exchange);
+    /* Writes the reply, JSON for free(), on a thread that prepares: it may read files. NULL: a
+     * refusal, or out of memory. Called without the server's lock. */
+    char *(*tell)(struct server *server, const char *rest, struct refusal *refusal);
+    /* Else a model is asked, as follows. */
 
     size_t most_body;  /* bytes; larger bodies are refused with 413 */
+    int is_ollama;     /* JSON under any Content-Type, but from browsers; "name" names models */
     question_fn *take; /* reads the body's question */
     const struct reply_form *form;
 };

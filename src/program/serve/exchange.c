@@ -175,7 +175,8 @@ void exchange_free(struct exchange *exchange)
     rf_bytes_free(allocator, &exchange->blocks.text);
     json_decref(exchange->blocks.items);
     question_free(&exchange->question);
-    if (exchange->served) atomic_fetch_sub(&exchange->served->users, 1);
+    if (exchange->served) models_release(exchange->served);
+    free(exchange->rest);
     free(exchange);
 }
 
@@ -307,7 +308,7 @@ static void choice_send_part(struct choice *choice, const char *finish)
 
 static void choice_count_time(struct choice *choice)
 {
-    struct metrics *metrics = &choice->exchange->server->metrics;
+    struct metrics *metrics = &choice->exchange->served->of->metrics;
     double now = rf_clock_seconds();
     if (choice->last_token > 0.0) histogram_add(&metrics->between_tokens, now - choice->last_token);
     choice->last_token = now;
@@ -423,6 +424,7 @@ static void choice_count_tokens(struct choice *choice, const riffle_answer *answ
     }
     if (!choice->exchange->question.only_echoes) usage->generated += answer->generated_tokens;
     usage->thought += choice->n_thought;
+    reply_count_seconds(usage, answer);
     usage->drafted += (int64_t)answer->drafted;
     usage->accepted += (int64_t)answer->accepted;
 }
@@ -450,8 +452,8 @@ static void choice_on_answer(void *user, const riffle_answer *answer)
     if (choice->has_enough && told.finish == RIFFLE_FINISH_CANCELLED)
         told.finish = RIFFLE_FINISH_STOP;
     choice_count_tokens(choice, answer);
-    metrics_answer(&server->metrics, &told);
-    log_answer(&told);
+    metrics_answer(&exchange->served->of->metrics, &told);
+    log_answer(&told, exchange->served->answerer.name);
     if (exchange->question.streams && !exchange->refusal.status)
         choice_send_part(choice, choice_finish(choice));
     if (--exchange->n_left == 0) exchange_finish(exchange);

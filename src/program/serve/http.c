@@ -1,5 +1,6 @@
 /* Requests become questions here: routes, keys, media types, and the queue of those that wait for
  * the model. All runs on the network's thread and takes no time. */
+#define _POSIX_C_SOURCE 200809L
 #include "serve/http.h"
 
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "platform/clock.h"
 #include "platform/random.h"
 #include "platform/socket.h"
+#include "requests/ollama_reply.h"
 #include "serve/exchange.h"
 #include "serve/send.h"
 
@@ -81,6 +83,15 @@ static int is_json(const char *type)
     return http_same(media, json_media);
 }
 
+/* Ollama's clients often name no media type, or that of a form. A page of another site could send
+ * such a body without being asked, but browsers say that a page sends it. */
+static int may_lack_media(const struct exchange *exchange, const struct endpoint *endpoint)
+{
+    return endpoint->is_ollama && !request_header(exchange, "Origin") &&
+           !request_header(exchange, "Referer") && !request_header(exchange, "Sec-Fetch-Site") &&
+           !request_header(exchange, "Sec-Fetch-Mode");
+}
+
 /* ---- questions ---- */
 
 /* Has a thread prepare the question, and the computing thread answer it. */
@@ -99,8 +110,6 @@ static void submit_question(struct exchange *exchange)
         struct exchange **last = &server->exchanges;
         while (*last) last = &(*last)->next;
         *last = exchange;
-        exchange->served = server->served;
-        atomic_fetch_add(&exchange->served->users, 1);
         exchange->state = EXCHANGE_ARRIVED;
         server->n_waiting++;
         rf_condition_signal(&server->to_prepare);
@@ -113,12 +122,12 @@ static void on_body(void *user, struct http_request *request)
 {
     struct exchange *exchange = request->user;
     const struct endpoint *endpoint = exchange->endpoint;
-    const struct server *server = user;
+    (void)user;
     exchange->reply = (struct reply){.form = endpoint->form,
                                      .question = &exchange->question,
                                      .id = rf_random(),
                                      .created = (int64_t)time(NULL),
-                                     .model = server->options->name,
+                                     .arrived = rf_clock_seconds(),
                                      .blocks = &exchange->blocks};
     if (endpoint->send)
         endpoint->send(exchange);
@@ -136,6 +145,26 @@ static void add_method(char list[MOST_ALLOWED], const char *method)
     snprintf(list + n, MOST_ALLOWED - n, "%s%s%s", n ? ", " : "", method, is_get ? ", HEAD" : "");
 }
 
+/* Whether the path is the endpoint's: "/a/" stands for all paths "/a/REST" where it takes a rest.
+ */
+static int is_exactly(const struct endpoint *endpoint, const char *path, const char *own)
+{
+    size_t n = strlen(own);
+    if (!endpoint->takes_rest) return strcmp(path, own) == 0;
+    return strncmp(path, own, n) == 0 && path[n];
+}
+
+/* Paths below /v1 are also there without it, as llama.cpp has them. Returns how many bytes the
+ * request's path is shorter then; -1: it is another path. */
+static int path_difference(const struct endpoint *endpoint, const char *path)
+{
+    enum { VERSION = 3 };
+    if (is_exactly(endpoint, path, endpoint->path)) return 0;
+    int is_short = strncmp(endpoint->path, "/v1/", VERSION + 1) == 0 &&
+                   is_exactly(endpoint, path, endpoint->path + VERSION);
+    return is_short ? VERSION : -1;
+}
+
 /* The endpoint of a request, where HEAD is GET; NULL: a refusal, with the methods that the path
  * has. */
 static const struct endpoint *find_endpoint(const struct exchange *exchange,
@@ -145,7 +174,7 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
     const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
     for (const struct endpoint *const *at = endpoints; *at; at++) {
         const struct endpoint *endpoint = *at;
-        if (strcmp(path, endpoint->path) != 0) continue;
+        if (path_difference(endpoint, path) < 0) continue;
         if (strcmp(wanted, endpoint->method) == 0) return endpoint;
         add_method(allowed, endpoint->method);
     }
@@ -156,12 +185,12 @@ static const struct endpoint *find_endpoint(const struct exchange *exchange,
     return NULL;
 }
 
-/* The form of errors: the path's, also where it has no such method. */
+/* The form of errors: the path's, also where it has no such method, or that of the interface. */
 static const struct reply_form *form_of_path(const char *path)
 {
     for (const struct endpoint *const *at = endpoints; *at; at++)
-        if (strcmp(path, (*at)->path) == 0) return (*at)->form;
-    return NULL;
+        if (path_difference(*at, path) >= 0) return (*at)->form;
+    return strncmp(path, "/api/", 5) == 0 ? &ollama_form : NULL;
 }
 
 static void check_request(struct exchange *exchange, const struct endpoint *endpoint,
@@ -172,9 +201,10 @@ static void check_request(struct exchange *exchange, const struct endpoint *endp
         refuse(refusal, 403, NULL, "the Host header names another machine");
     else if (!endpoint->is_open && !has_key(exchange))
         refuse(refusal, 401, "invalid_api_key", "the API key is missing or wrong");
-    else if (!endpoint->send && !is_json(request_header(exchange, "Content-Type")))
+    else if (endpoint->take && !is_json(request_header(exchange, "Content-Type")) &&
+             !may_lack_media(exchange, endpoint))
         refuse(refusal, 415, NULL, "the body's Content-Type must be application/json");
-    else if (!endpoint->send && coding && !http_same(coding, "identity"))
+    else if (endpoint->take && coding && !http_same(coding, "identity"))
         refuse(refusal, 415, NULL, "a body with a Content-Encoding is not supported");
 }
 
@@ -194,6 +224,12 @@ static void on_head(void *user, struct http_request *request)
     const struct endpoint *endpoint = find_endpoint(exchange, allowed, &refusal);
     if (endpoint) check_request(exchange, endpoint, &refusal);
     request->most_body = endpoint && endpoint->most_body ? endpoint->most_body : ENDPOINT_BODY;
+    if (endpoint && endpoint->takes_rest && !refusal.status) {
+        const char *path = request->head.path;
+        exchange->rest =
+            strdup(path + strlen(endpoint->path) - (size_t)path_difference(endpoint, path));
+        if (!exchange->rest) refuse_memory(&refusal);
+    }
     if (!refusal.status) {
         exchange->endpoint = endpoint;
         return;

@@ -36,18 +36,18 @@ void log_event(const char *event, const char *format, ...)
     json_decref(more);
 }
 
-void log_answer(const riffle_answer *answer)
+void log_answer(const riffle_answer *answer, const char *model)
 {
     static const char *const finishes[] = {[RIFFLE_FINISH_NONE] = "none",
                                            [RIFFLE_FINISH_STOP] = "stop",
                                            [RIFFLE_FINISH_LENGTH] = "length",
                                            [RIFFLE_FINISH_CANCELLED] = "cancelled",
                                            [RIFFLE_FINISH_REPETITION] = "repetition"};
-    log_event("answer", "{s:I, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:f, s:f, s:f}", "id",
-              (json_int_t)answer->id, "finish", answer->code ? "error" : finishes[answer->finish],
-              "sentence", answer->sentence, "prompt_tokens", answer->prompt_tokens, "kept_tokens",
-              answer->kept_tokens, "generated_tokens", answer->generated_tokens, "drafted",
-              (json_int_t)answer->drafted, "accepted", (json_int_t)answer->accepted, "waiting_s",
-              answer->waiting_seconds, "first_token_s", answer->first_seconds, "seconds",
-              answer->seconds);
+    log_event("answer", "{s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:f, s:f, s:f}", "id",
+              (json_int_t)answer->id, "model", model, "finish",
+              answer->code ? "error" : finishes[answer->finish], "sentence", answer->sentence,
+              "prompt_tokens", answer->prompt_tokens, "kept_tokens", answer->kept_tokens,
+              "generated_tokens", answer->generated_tokens, "drafted", (json_int_t)answer->drafted,
+              "accepted", (json_int_t)answer->accepted, "waiting_s", answer->waiting_seconds,
+              "first_token_s", answer->first_seconds, "seconds", answer->seconds);
 }

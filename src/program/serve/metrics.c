@@ -31,6 +31,14 @@ void metrics_answer(struct metrics *metrics, const riffle_answer *answer)
     if (answer->first_seconds > 0.0) histogram_add(&metrics->first_token, answer->first_seconds);
 }
 
+void metrics_end_batch(struct metrics *metrics)
+{
+    metrics->past.passes += metrics->batch.passes;
+    metrics->past.rows += metrics->batch.rows;
+    metrics->past.pass_seconds += metrics->batch.pass_seconds;
+    metrics->batch = (riffle_batch_stats){.passes = 0};
+}
+
 static void metrics_put(struct rf_writer *out, const char *format, ...)
 {
     char line[256];
@@ -47,67 +55,121 @@ static void metrics_put_head(struct rf_writer *out, const char *name, const char
     metrics_put(out, "# HELP riffle_%s %s\n# TYPE riffle_%s %s\n", name, help, name, type);
 }
 
-static void metrics_put_value(struct rf_writer *out, const char *name, const char *type,
-                              const char *help, double value)
+/* The name of a model as the value of a label: {model="NAME" */
+static void metrics_put_label(struct rf_writer *out, const char *name)
 {
-    metrics_put_head(out, name, type, help);
-    metrics_put(out, "riffle_%s %.17g\n", name, value);
+    rf_write_text(out, "{model=\"");
+    for (; *name; name++) {
+        if (*name == '\\' || *name == '"') rf_write_text(out, "\\");
+        if (*name == '\n')
+            rf_write_text(out, "\\n");
+        else
+            rf_write(out, name, 1);
+    }
+    rf_write_text(out, "\"");
 }
 
-static void metrics_put_histogram(struct rf_writer *out, const char *name, const char *help,
+static void metrics_put_histogram(struct rf_writer *out, const char *name, const char *model,
                                   const struct histogram *histogram)
 {
     uint64_t total = 0;
-    metrics_put_head(out, name, "histogram", help);
-    for (int b = 0; b < METRICS_BUCKETS; b++) {
+    for (int b = 0; b <= METRICS_BUCKETS; b++) {
+        char bound[32] = "+Inf";
+        if (b < METRICS_BUCKETS) snprintf(bound, sizeof bound, "%g", bounds[b]);
         total += histogram->counts[b];
-        metrics_put(out, "riffle_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[b], total);
+        metrics_put(out, "riffle_%s_bucket", name);
+        metrics_put_label(out, model);
+        metrics_put(out, ",le=\"%s\"} %" PRIu64 "\n", bound, total);
     }
-    total += histogram->counts[METRICS_BUCKETS];
-    metrics_put(out, "riffle_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, total);
-    metrics_put(out, "riffle_%s_sum %.17g\nriffle_%s_count %" PRIu64 "\n", name, histogram->sum,
-                name, total);
+    metrics_put(out, "riffle_%s_sum", name);
+    metrics_put_label(out, model);
+    metrics_put(out, "} %.17g\nriffle_%s_count", histogram->sum, name);
+    metrics_put_label(out, model);
+    metrics_put(out, "} %" PRIu64 "\n", total);
 }
 
-int metrics_write(const struct metrics *metrics, struct rf_bytes *text, struct rf_error *error)
+enum { VALUES = 16 };
+
+/* The names of a model's values, in the order of model_values. */
+static const struct {
+    const char *name, *type, *help;
+} value_names[VALUES] = {
+    {"prompt_tokens_total", "counter", "Tokens of prompts."},
+    {"kept_tokens_total", "counter", "Of these, tokens that were not read again."},
+    {"generated_tokens_total", "counter", "Tokens of answers."},
+    {"drafted_tokens_total", "counter", "Tokens that were drafted."},
+    {"accepted_tokens_total", "counter", "Drafted tokens that were kept."},
+    {"cancelled_total", "counter", "Answers that nobody waited for."},
+    {"waiting", "gauge", "Answers that have not begun."},
+    {"reading", "gauge", "Answers whose prompts are being read."},
+    {"generating", "gauge", "Answers that are being generated."},
+    {"kept_texts", "gauge", "Texts that are kept for prompts that begin alike."},
+    {"kept_bytes", "gauge", "Their keys and values."},
+    {"passes_total", "counter", "Passes over the weights."},
+    {"rows_total", "counter", "Rows of these passes."},
+    {"pass_seconds_total", "counter", "Seconds in passes."},
+    {"model_open", "gauge", "1 while the model is open."},
+    {"model_bytes", "gauge", "Memory that the open model takes, about."},
+};
+
+static void model_values(const struct metrics_model *model, double values[VALUES])
+{
+    const struct metrics *metrics = &model->metrics;
+    const riffle_batch_stats *batch = &metrics->batch, *past = &metrics->past;
+    const double given[VALUES] = {(double)metrics->prompt_tokens,
+                                  (double)metrics->kept_tokens,
+                                  (double)metrics->generated_tokens,
+                                  (double)metrics->drafted,
+                                  (double)metrics->accepted,
+                                  (double)metrics->cancelled,
+                                  (double)(batch->waiting + model->waiting),
+                                  (double)batch->reading,
+                                  (double)batch->generating,
+                                  (double)batch->kept_texts,
+                                  (double)batch->kept_bytes,
+                                  (double)(past->passes + batch->passes),
+                                  (double)(past->rows + batch->rows),
+                                  past->pass_seconds + batch->pass_seconds,
+                                  (double)model->is_open,
+                                  (double)model->bytes};
+    for (int v = 0; v < VALUES; v++) values[v] = given[v];
+}
+
+static void metrics_put_values(struct rf_writer *out, const struct metrics_server *server)
+{
+    for (int v = 0; v < VALUES; v++) {
+        metrics_put_head(out, value_names[v].name, value_names[v].type, value_names[v].help);
+        for (size_t m = 0; m < server->n; m++) {
+            double values[VALUES];
+            model_values(&server->models[m], values);
+            metrics_put(out, "riffle_%s", value_names[v].name);
+            metrics_put_label(out, server->models[m].name);
+            metrics_put(out, "} %.17g\n", values[v]);
+        }
+    }
+}
+
+int metrics_write(const struct metrics_server *server, struct rf_bytes *text,
+                  struct rf_error *error)
 {
     struct rf_writer out = {.allocator = &rf_system_allocator, .bytes = text, .error = error};
-    const riffle_batch_stats *batch = &metrics->batch;
-    const struct {
-        const char *name, *type, *help;
-        double value;
-    } values[] = {
-        {"prompt_tokens_total", "counter", "Tokens of prompts.", (double)metrics->prompt_tokens},
-        {"kept_tokens_total", "counter", "Of these, tokens that were not read again.",
-         (double)metrics->kept_tokens},
-        {"generated_tokens_total", "counter", "Tokens of answers.",
-         (double)metrics->generated_tokens},
-        {"drafted_tokens_total", "counter", "Tokens that were drafted.", (double)metrics->drafted},
-        {"accepted_tokens_total", "counter", "Drafted tokens that were kept.",
-         (double)metrics->accepted},
-        {"cancelled_total", "counter", "Answers that nobody waited for.",
-         (double)metrics->cancelled},
-        {"waiting", "gauge", "Answers that have not begun.",
-         (double)(batch->waiting + metrics->waiting)},
-        {"reading", "gauge", "Answers whose prompts are being read.", (double)batch->reading},
-        {"generating", "gauge", "Answers that are being generated.", (double)batch->generating},
-        {"kept_texts", "gauge", "Texts that are kept for prompts that begin alike.",
-         (double)batch->kept_texts},
-        {"kept_bytes", "gauge", "Their keys and values.", (double)batch->kept_bytes},
-        {"passes_total", "counter", "Passes over the weights.", (double)batch->passes},
-        {"rows_total", "counter", "Rows of these passes.", (double)batch->rows},
-        {"pass_seconds_total", "counter", "Seconds in passes.", batch->pass_seconds},
-    };
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        metrics_put_value(&out, values[i].name, values[i].type, values[i].help, values[i].value);
-    metrics_put_histogram(&out, "first_token_seconds", "From the request to the first token.",
-                          &metrics->first_token);
-    metrics_put_histogram(&out, "between_tokens_seconds", "From a token to the next of its answer.",
-                          &metrics->between_tokens);
+    metrics_put_values(&out, server);
+    metrics_put_head(&out, "first_token_seconds", "histogram",
+                     "From the request to the first token.");
+    for (size_t m = 0; m < server->n; m++)
+        metrics_put_histogram(&out, "first_token_seconds", server->models[m].name,
+                              &server->models[m].metrics.first_token);
+    metrics_put_head(&out, "between_tokens_seconds", "histogram",
+                     "From a token to the next of its answer.");
+    for (size_t m = 0; m < server->n; m++)
+        metrics_put_histogram(&out, "between_tokens_seconds", server->models[m].name,
+                              &server->models[m].metrics.between_tokens);
+    metrics_put_head(&out, "preparing", "gauge", "Requests whose model is not known yet.");
+    metrics_put(&out, "riffle_preparing %d\n", (int)server->preparing);
     metrics_put_head(&out, "replies_total", "counter", "Replies by status.");
     for (int s = 0; s < METRICS_STATUSES; s++)
-        if (metrics->replies[s])
+        if (server->replies[s])
             metrics_put(&out, "riffle_replies_total{status=\"%d\"} %" PRIu64 "\n", s,
-                        metrics->replies[s]);
+                        server->replies[s]);
     return out.code;
 }

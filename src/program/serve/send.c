@@ -52,5 +52,7 @@ void send_stream(struct exchange *exchange)
     char lines[512];
     common_lines(lines, 200, "");
     send_count(exchange->server, 200);
-    http_stream_begin(exchange->request, 200, "text/event-stream; charset=utf-8", lines);
+    const char *media = exchange->reply.form->media;
+    http_stream_begin(exchange->request, 200, media ? media : "text/event-stream; charset=utf-8",
+                      lines);
 }

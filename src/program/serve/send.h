@@ -13,7 +13,7 @@ void send_bytes(struct exchange *exchange, int status, const char *type, const c
 /* Sends a text, which is for free(); NULL: out of memory. */
 void send_text(struct exchange *exchange, int status, const char *type, char *text);
 void send_refusal(struct exchange *exchange, const struct refusal *refusal);
-/* Begins a stream of events. */
+/* Begins a stream. */
 void send_stream(struct exchange *exchange);
 /* Counts a reply. */
 void send_count(struct server *server, int status);

@@ -1,5 +1,5 @@
 /* The thread that computes: it brings requests to the batch and runs its passes. Beside it some
- * threads prepare questions (JSON, prompts, schemas) and one reloads the model. */
+ * threads prepare questions (JSON, prompts, schemas), and others open models (loading.c). */
 #include "serve/serve.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "serve/exchange.h"
 #include "serve/http.h"
 #include "serve/log.h"
+#include "serve/send.h"
 
 enum {
     IDLE_MS = 100,       /* time between looks at signals */
@@ -28,104 +29,6 @@ int rf_serve_check(const struct rf_serve_options *options, struct rf_error *erro
     if (code || address.is_local || options->api_key) return code;
     return rf_fail(error, RF_ERR_ARGUMENT, "host %s: others reach it, so it needs an API key",
                    options->host);
-}
-
-/* ---- models ---- */
-
-static void close_served(struct server *server, struct served *served)
-{
-    if (served->batch) riffle_batch_close(served->batch);
-    server->options->close(server->options->user, &served->model);
-    free(served);
-}
-
-static int open_served(struct server *server, struct served **opened, int *is_told,
-                       struct rf_error *error)
-{
-    const struct rf_serve_options *options = server->options;
-    riffle_batch_options batch;
-    struct served *served = calloc(1, sizeof *served);
-    *is_told = 0;
-    if (!served) return rf_fail(error, RF_ERR_MEMORY, "out of memory");
-    if (options->open(options->user, &served->model)) {
-        free(served);
-        *is_told = 1;
-        return rf_fail(error, RF_ERR_IO, "the model was not opened");
-    }
-    riffle_batch_options_init(&batch, sizeof batch);
-    batch.session = options->session;
-    batch.answers = options->answers;
-    batch.kept_bytes = (uint64_t)options->kept_bytes;
-    int32_t n_ctx = 0;
-    int code = riffle_batch_open(&served->batch, served->model.model, &batch);
-    if (!code) code = riffle_session_cost(served->model.model, options->session, &n_ctx, NULL);
-    if (code) {
-        rf_fail(error, code, "%s", riffle_last_error());
-        close_served(server, served);
-        return code;
-    }
-    served->answerer = (struct answerer){.model = served->model.model,
-                                         .name = options->name,
-                                         .n_ctx = n_ctx,
-                                         .sampling = &served->model.sampling,
-                                         .has_effort = rf_template_has_effort(served->model.model),
-                                         .tools = rf_tools_manner(served->model.model),
-                                         .thoughts = rf_thought_form_of(served->model.model)};
-    if (!served->answerer.thoughts) {
-        close_served(server, served);
-        return rf_fail(error, RF_ERR_MEMORY, "out of memory");
-    }
-    *opened = served;
-    return 0;
-}
-
-/* Opens the model anew whenever that is wanted. */
-static void *reload_models(void *user)
-{
-    struct server *server = user;
-    rf_lock_take(&server->lock);
-    while (!server->is_over) {
-        struct served *served;
-        struct rf_error error;
-        int is_told;
-        if (!server->wants_reload || server->is_ending) {
-            rf_condition_wait(&server->to_reload, &server->lock, IDLE_MS);
-            continue;
-        }
-        server->wants_reload = 0;
-        rf_lock_release(&server->lock);
-        log_event("reloading", "{}");
-        int code = open_served(server, &served, &is_told, &error);
-        if (code)
-            log_event("not_reloaded", "{s:s}", "sentence", error.text);
-        else
-            log_event("reloaded", "{}");
-        rf_lock_take(&server->lock);
-        if (code) continue;
-        served->next = server->served;
-        server->served = served;
-    }
-    rf_lock_release(&server->lock);
-    return NULL;
-}
-
-/* Closes older models whose answers have ended. Only the newest gets new users. */
-static void close_old(struct server *server)
-{
-    struct served *old = NULL;
-    rf_lock_take(&server->lock);
-    for (struct served **at = &server->served->next; *at && !old;) {
-        if (atomic_load(&(*at)->users) == 0) {
-            old = *at;
-            *at = old->next;
-        } else {
-            at = &(*at)->next;
-        }
-    }
-    rf_lock_release(&server->lock);
-    if (!old) return;
-    close_served(server, old);
-    log_event("closed", "{}");
 }
 
 /* ---- preparing ---- */
@@ -158,16 +61,26 @@ static int stops_compiling(void *user)
     return is_unwanted(compiling->exchange) || rf_clock_seconds() > compiling->end;
 }
 
-/* Reads the body, which the network keeps until the request ends: so the exchange has a copy. */
-static void prepare_question(struct exchange *exchange, struct rf_bytes *body,
-                             struct refusal *refusal)
+/* 1 if the exchange has to wait for its model. */
+static int find_served(struct exchange *exchange, const char *model, struct refusal *refusal)
+{
+    struct server *server = exchange->server;
+    if (exchange->served) return 0; /* it has waited */
+    enum asked asked =
+        models_ask(&server->models, model, &exchange->served, &exchange->awaited, refusal);
+    return asked == MODEL_AWAITED;
+}
+
+/* Makes the question, and its choices, for the model that was found. */
+static void make_question(struct exchange *exchange, const json_t *body, struct refusal *refusal)
 {
     const struct served *served = exchange->served;
     struct compiling compiling = {exchange, 0.0};
-    int code = question_parse(&exchange->question, exchange->endpoint->take, body->data,
-                              body->count, &served->answerer, refusal);
-    rf_bytes_free(&rf_system_allocator, body);
-    if (code || is_unwanted(exchange)) return;
+    exchange->reply.model = served->answerer.name;
+    if (question_take(&exchange->question, exchange->endpoint->take, body, &served->answerer,
+                      refusal) ||
+        is_unwanted(exchange))
+        return;
     if (exchange_begin(exchange)) {
         *refusal = exchange->refusal;
         return;
@@ -178,6 +91,77 @@ static void prepare_question(struct exchange *exchange, struct rf_bytes *body,
                          refusal);
 }
 
+/* Returns 1 if the model is to be awaited; then the body is read again. The network keeps it until
+ * the request ends: so this is a copy. */
+static int prepare_question(struct exchange *exchange, struct rf_bytes *body,
+                            struct refusal *refusal)
+{
+    const char *model;
+    json_t *parsed = question_read(body->data, body->count,
+                                   exchange->endpoint->is_ollama ? "name" : NULL, &model, refusal);
+    rf_bytes_free(&rf_system_allocator, body);
+    int waits = parsed && find_served(exchange, model, refusal);
+    if (parsed && !waits && !refusal->status && !is_unwanted(exchange))
+        make_question(exchange, parsed, refusal);
+    json_decref(parsed);
+    return waits;
+}
+
+/* Replies without a model. Called under the lock, which is released meanwhile. */
+static void tell_exchange(struct exchange *exchange)
+{
+    struct server *server = exchange->server;
+    struct refusal refusal = {0};
+    rf_lock_release(&server->lock);
+    char *text = exchange->endpoint->tell(server, exchange->rest, &refusal);
+    rf_lock_take(&server->lock);
+    exchange->refusal = refusal;
+    if (!refusal.status && !exchange->is_gone)
+        send_text(exchange, 200, json_media, text);
+    else
+        free(text);
+    exchange_release(exchange);
+}
+
+/* The state after preparing. Called under the lock. */
+static void end_preparing(struct exchange *exchange, int waits, const struct refusal *refusal)
+{
+    struct server *server = exchange->server;
+    exchange->state = waits ? EXCHANGE_AWAITING : EXCHANGE_WAITING;
+    exchange->refusal = *refusal;
+    if (waits && !exchange->wait_end)
+        exchange->wait_end = rf_clock_seconds() + server->options->model_wait;
+    if (refusal->status && server->is_ending)
+        refuse(&exchange->refusal, 503, "stopping", "the server is stopping");
+    if (refusal->status)
+        exchange_release(exchange);
+    else if (!waits && exchange->question.only_counts && !server->is_ending)
+        exchange_tell_count(exchange);
+}
+
+/* Prepares one exchange. Called under the lock, which is released meanwhile. */
+static void prepare_exchange(struct exchange *exchange)
+{
+    struct server *server = exchange->server;
+    struct refusal refusal = {0};
+    struct rf_bytes body = {0};
+    struct rf_error error;
+    int waits = 0;
+    exchange->state = EXCHANGE_PREPARING;
+    if (exchange->is_gone || server->is_ending)
+        refuse(&refusal, 503, "stopping", "the server is stopping");
+    else if (exchange->endpoint->tell) {
+        tell_exchange(exchange);
+        return;
+    } else if (rf_bytes_append(&rf_system_allocator, &body, exchange->request->body.data,
+                               exchange->request->body.count, &error))
+        refuse_memory(&refusal);
+    rf_lock_release(&server->lock);
+    if (!refusal.status) waits = prepare_question(exchange, &body, &refusal);
+    rf_lock_take(&server->lock);
+    end_preparing(exchange, waits, &refusal);
+}
+
 /* Each takes one question after the other, so that a slow one holds no other. */
 static void *prepare_questions(void *user)
 {
@@ -185,30 +169,11 @@ static void *prepare_questions(void *user)
     rf_lock_take(&server->lock);
     while (!server->is_over) {
         struct exchange *exchange = next_to_prepare(server);
-        struct refusal refusal = {0};
-        struct rf_bytes body = {0};
-        struct rf_error error;
         if (!exchange) {
             rf_condition_wait(&server->to_prepare, &server->lock, IDLE_MS);
             continue;
         }
-        exchange->state = EXCHANGE_PREPARING;
-        if (exchange->is_gone || server->is_ending)
-            refuse(&refusal, 503, "stopping", "the server is stopping");
-        else if (rf_bytes_append(&rf_system_allocator, &body, exchange->request->body.data,
-                                 exchange->request->body.count, &error))
-            refuse_memory(&refusal);
-        rf_lock_release(&server->lock);
-        if (!refusal.status) prepare_question(exchange, &body, &refusal);
-        rf_lock_take(&server->lock);
-        if (refusal.status && server->is_ending)
-            refuse(&refusal, 503, "stopping", "the server is stopping");
-        exchange->state = EXCHANGE_WAITING;
-        exchange->refusal = refusal;
-        if (refusal.status)
-            exchange_release(exchange);
-        else if (exchange->question.only_counts && !server->is_ending)
-            exchange_tell_count(exchange);
+        prepare_exchange(exchange);
         rf_condition_signal(&server->news);
     }
     rf_lock_release(&server->lock);
@@ -217,15 +182,39 @@ static void *prepare_questions(void *user)
 
 /* ---- passes ---- */
 
-/* Brings new requests to the batch while it has places, and ends requests that nobody waits for.
- * Called under the lock. */
-static void look_after_requests(struct server *server)
+/* A request that waits for its model: it is prepared when the model is open. */
+static void look_after_awaiting(struct exchange *exchange, double now)
+{
+    struct server *server = exchange->server;
+    struct served_model *row = exchange->awaited;
+    enum asked asked = MODEL_REFUSED;
+    if (exchange->is_gone || server->is_ending) {
+        models_leave(row);
+        refuse(&exchange->refusal, 503, "stopping", "the server is stopping");
+    } else if (now > exchange->wait_end && !models_is_decided(&server->models, row)) {
+        models_leave(row);
+        refuse(&exchange->refusal, 503, "model_loading",
+               "the model %.100s is not open yet; try again later", row->name);
+    } else {
+        asked = models_ask_again(&server->models, row, &exchange->served, &exchange->refusal);
+    }
+    if (asked == MODEL_REFUSED) exchange_release(exchange);
+    if (asked != MODEL_TAKEN) return;
+    exchange->state = EXCHANGE_ARRIVED;
+    rf_condition_signal(&server->to_prepare);
+}
+
+/* Brings new requests to their batches while there are places, and ends requests that nobody waits
+ * for. Called under the lock. */
+static void look_after_requests(struct server *server, double now)
 {
     for (struct exchange *exchange = server->exchanges, *next; exchange; exchange = next) {
         next = exchange->next;
         int is_gone = exchange->is_gone;
         if (exchange->state == EXCHANGE_ASKED && is_gone) {
             exchange_cancel(exchange);
+        } else if (exchange->state == EXCHANGE_AWAITING) {
+            look_after_awaiting(exchange, now);
         } else if (exchange->state == EXCHANGE_WAITING && (is_gone || server->is_ending)) {
             refuse(&exchange->refusal, 503, "stopping", "the server is stopping");
             exchange_release(exchange);
@@ -243,31 +232,52 @@ static void cut_answers(struct server *server)
         if (exchange->state == EXCHANGE_ASKED) exchange_cancel(exchange);
 }
 
-/* A pass of each model. Returns 1 if there was nothing to do. */
-static int step_batches(struct server *server)
+/* A pass of each model, one after the other: so their workers do not compete for the cores. Returns
+ * 1 if there was nothing to do. */
+static int step_batches(const struct served *list)
 {
     int is_idle = 1;
-    rf_lock_take(&server->lock);
-    struct served *served = server->served;
-    rf_lock_release(&server->lock);
-    for (; served; served = served->next) is_idle &= riffle_batch_step(served->batch) <= 0;
+    for (; list; list = list->next_step) is_idle &= riffle_batch_step(list->batch) <= 0;
     return is_idle;
 }
 
 /* Reacts to signals. Called under the lock. */
 static void look_at_signals(struct server *server, double now, double *end)
 {
-    if (rf_hangups_take()) {
-        server->wants_reload = 1;
-        rf_condition_signal(&server->to_reload);
-    }
+    if (rf_hangups_take()) models_reload(&server->models);
     if (rf_interrupts() && !server->is_ending) {
-        server->is_ending = 1;
+        server->is_ending = server->models.is_ending = 1;
         *end = now + GRACE_SECONDS;
         http_stop_listening(server);
         log_event("stopping", "{s:i}", "under_way", server->n_asked);
     }
     if (server->is_ending && (rf_interrupts() > 1 || now > *end)) cut_answers(server);
+}
+
+/* Whether a request may have its answer begun, or its question prepared. */
+static int has_news(const struct server *server)
+{
+    const struct exchange *exchange = server->exchanges;
+    while (exchange && exchange->state != EXCHANGE_WAITING &&
+           !(exchange->state == EXCHANGE_AWAITING &&
+             models_is_decided(&server->models, exchange->awaited)))
+        exchange = exchange->next;
+    return exchange != NULL;
+}
+
+/* Stores a text of a model, when nothing else is to be done: a request that comes now waits for it.
+ */
+static void store_text(struct server *server)
+{
+    rf_lock_take(&server->lock);
+    struct served *served = models_to_store(&server->models);
+    rf_lock_release(&server->lock);
+    if (!served) return;
+    int32_t left = riffle_batch_store(served->batch);
+    rf_lock_take(&server->lock);
+    served->may_store = left > 0;
+    models_release(served);
+    rf_lock_release(&server->lock);
 }
 
 static void compute_answers(struct server *server)
@@ -277,23 +287,23 @@ static void compute_answers(struct server *server)
     while (!is_over) {
         double now = rf_clock_seconds();
         rf_lock_take(&server->lock);
-        riffle_batch_get_stats(server->served->batch, &server->metrics.batch,
-                               sizeof(riffle_batch_stats));
-        server->metrics.waiting = server->n_waiting;
-        if (is_idle && !server->n_waiting) rf_condition_wait(&server->news, &server->lock, IDLE_MS);
+        if (is_idle && !has_news(server)) rf_condition_wait(&server->news, &server->lock, IDLE_MS);
         look_at_signals(server, now, &end);
-        look_after_requests(server);
+        look_after_requests(server, now);
         is_over = server->is_over = server->is_ending && !server->exchanges;
+        struct served *list = models_to_step(&server->models);
         rf_lock_release(&server->lock);
-        is_idle = step_batches(server);
-        close_old(server);
+        is_idle = step_batches(list);
+        rf_lock_take(&server->lock);
+        models_stepped(list);
+        rf_lock_release(&server->lock);
+        if (is_idle && !is_over) store_text(server);
     }
 }
 
-static int start_thread(struct server *server, pthread_t *thread, void *(*fn)(void *),
-                        struct rf_error *error)
+static int start_thread(pthread_t *thread, void *(*fn)(void *), void *user, struct rf_error *error)
 {
-    int failed = rf_thread_start(thread, fn, server);
+    int failed = rf_thread_start(thread, fn, user);
     return failed ? rf_fail(error, RF_ERR_SYSTEM, "no thread: %s", strerror(failed)) : 0;
 }
 
@@ -301,17 +311,18 @@ static int start_thread(struct server *server, pthread_t *thread, void *(*fn)(vo
 static void join_thread(struct server *server, pthread_t thread)
 {
     rf_lock_take(&server->lock);
-    server->is_over = 1;
+    server->is_over = server->models.is_over = 1;
     rf_lock_release(&server->lock);
     pthread_join(thread, NULL);
 }
 
 static int serve_requests(struct server *server, struct rf_error *error)
 {
+    const struct rf_serve_options *options = server->options;
     int code = http_start(server, error);
     if (code) return code;
-    log_event("listening", "{s:s, s:i, s:s}", "host", server->options->host, "port",
-              http_port(server), "model", server->options->name);
+    log_event("listening", "{s:s, s:i, s:s?}", "host", options->host, "port", http_port(server),
+              "model", options->n_given ? options->given[0] : NULL);
     compute_answers(server);
     http_stop(server);
     log_event("stopped", "{}");
@@ -320,17 +331,27 @@ static int serve_requests(struct server *server, struct rf_error *error)
 
 static int run_threads(struct server *server, struct rf_error *error)
 {
-    pthread_t preparers[PREPARERS], reloader;
+    pthread_t threads[PREPARERS + 2];
     int n = 0, code = 0;
     while (!code && n < PREPARERS)
-        if (!(code = start_thread(server, &preparers[n], prepare_questions, error))) n++;
-    if (!code) code = start_thread(server, &reloader, reload_models, error);
-    if (!code) {
-        code = serve_requests(server, error);
-        join_thread(server, reloader);
-    }
-    while (n) join_thread(server, preparers[--n]);
+        if (!(code = start_thread(&threads[n], prepare_questions, server, error))) n++;
+    if (!code && !(code = start_thread(&threads[n], models_load, &server->models, error))) n++;
+    if (!code && server->options->fetch &&
+        !(code = start_thread(&threads[n], models_fetch, &server->models, error)))
+        n++;
+    if (!code) code = serve_requests(server, error);
+    while (n) join_thread(server, threads[--n]);
     return code;
+}
+
+static int check_names(const struct rf_serve_options *options, struct rf_error *error)
+{
+    for (size_t i = 0; i < options->n_given; i++)
+        if (!reply_can_name(options->given[i]))
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "the model's name %s is not UTF-8; --name gives another",
+                           options->given[i]);
+    return 0;
 }
 
 int rf_serve(const struct rf_serve_options *options, int *is_told, struct rf_error *error)
@@ -338,24 +359,20 @@ int rf_serve(const struct rf_serve_options *options, int *is_told, struct rf_err
     struct server server = {.options = options};
     *is_told = 0;
     int code = rf_serve_check(options, error);
-    if (!code && !reply_can_name(options->name))
-        code = rf_fail(error, RF_ERR_ARGUMENT,
-                       "the model's name %s is not UTF-8; --name gives another", options->name);
-    if (!code) code = open_served(&server, &server.served, is_told, error);
+    if (!code) code = check_names(options, error);
     if (code) return code;
     rf_lock_init(&server.lock);
     rf_condition_init(&server.news);
     rf_condition_init(&server.to_prepare);
-    rf_condition_init(&server.to_reload);
-    rf_interrupts_catch(NULL, NULL);
-    rf_interrupts_catch_all();
-    rf_hangups_catch();
-    code = run_threads(&server, error);
-    for (struct served *served = server.served, *next; served; served = next) {
-        next = served->next;
-        close_served(&server, served);
+    models_init(&server.models, options, &server.lock, &server.news);
+    code = models_open_given(&server.models, is_told, error);
+    if (!code) {
+        rf_interrupts_catch(NULL, NULL);
+        rf_interrupts_catch_all();
+        rf_hangups_catch();
+        code = run_threads(&server, error);
     }
-    rf_condition_destroy(&server.to_reload);
+    models_free(&server.models);
     rf_condition_destroy(&server.to_prepare);
     rf_condition_destroy(&server.news);
     rf_lock_destroy(&server.lock);

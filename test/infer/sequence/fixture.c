@@ -49,6 +49,16 @@ static struct rf_params conv_params(void)
     return params;
 }
 
+struct rf_params bench_delta_params(void)
+{
+    static const uint8_t flags[] = {RF_LAYER_DELTA, 0, RF_LAYER_DELTA};
+    struct rf_params params = bench_params;
+    params.n_ff = 96;
+    params.head_dim = 12; /* of which 8 are rotated */
+    synthetic_deltas(&params, flags, 3);
+    return params;
+}
+
 static int is_block(const struct meter *meter, size_t bytes)
 {
     return bytes >= meter->block_bytes && bytes < meter->block_bytes + 256;
@@ -85,7 +95,7 @@ void bench_open(struct bench *bench, const struct device *device, const struct r
     memset(bench, 0, sizeof *bench);
     bench->name = device->name;
     bench->n_layer = source->params.n_layer;
-    bench->has_states = rf_n_conv(&source->params, bench->n_layer) > 0;
+    bench->has_states = rf_n_states(&source->params, bench->n_layer) > 0;
     bench->counts_blocks =
         device->kind == &rf_cpu_backend_kind || device->kind == &plain_backend_kind;
     bench->meter.block_bytes = device->kind->kv_bytes(&source->params, RF_KV_F16, RF_KV_POSITIONS) -
@@ -207,20 +217,23 @@ void on_every_bench(void (*check)(struct bench *bench))
 {
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
-    const struct rf_params convs = conv_params();
+    const struct rf_params convs = conv_params(), deltas = bench_delta_params();
     struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
-                     *conv = source_of(&convs, &bf16, 1);
+                     *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
         const struct device *device = &bench_devices[d];
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_F16, check);
         on_bench(device, stored, RF_WEIGHTS_STORED, RF_KV_F16, check);
         if (!on_cuda) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_F16, check);
+        if (!on_cuda) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
         if (!on_cuda) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_Q8, check);
+        if (d == 0) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q4, check);
     }
     synthetic_free(plain);
     synthetic_free(stored);
     synthetic_free(conv);
+    synthetic_free(delta);
 }

@@ -35,6 +35,8 @@ struct bench {
 
 /* The model's parameters; its weights are drawn (support/synthetic.h). */
 extern const struct rf_params bench_params;
+/* The same with the delta rule before and behind a layer with gated attention. */
+struct rf_params bench_delta_params(void);
 
 /* The devices of this run: first_device .. end_device - 1. bench_devices[0] is the processor. */
 enum { N_DEVICES = 7, FIRST_CUDA = N_DEVICES - 2 };

@@ -133,36 +133,6 @@ static json_t *chat_say(const struct reply_part *part, int is_piece)
                     : json_pack("{s:o}", "message", chat_message(part));
 }
 
-/* {"token", "logprob", "bytes"}, without its end. */
-static void chat_write_token(struct rf_writer *out, const riffle_model *model,
-                             const riffle_logprob *found)
-{
-    rf_write_text(out, "{\"token\":");
-    reply_write_token_text(out, model, found->token);
-    rf_write_text(out, ",\"logprob\":");
-    reply_write_logprob(out, found->logprob);
-    rf_write_text(out, ",\"bytes\":");
-    reply_write_token_bytes(out, model, found->token);
-}
-
-static int chat_add_token(struct reply_tokens *tokens, const riffle_model *model,
-                          const riffle_logprobs *logprobs, int has_logprob)
-{
-    struct rf_error error;
-    struct rf_writer out = reply_writer(&tokens->lists[0], &error);
-    (void)has_logprob; /* chats do not echo */
-    if (tokens->n) rf_write_text(&out, ",");
-    chat_write_token(&out, model, &logprobs->chosen);
-    rf_write_text(&out, ",\"top_logprobs\":[");
-    for (int32_t i = 0; i < logprobs->n_top; i++) {
-        if (i) rf_write_text(&out, ",");
-        chat_write_token(&out, model, &logprobs->top[i]);
-        rf_write_text(&out, "}");
-    }
-    rf_write_text(&out, "]}");
-    return out.code;
-}
-
 static void chat_write_tokens(struct rf_writer *out, const struct reply_tokens *tokens)
 {
     rf_write_text(out, "{\"content\":[");
@@ -176,7 +146,7 @@ static const struct reply_form chat_form = {.whole = reply_whole,
                                             .piece_object = "chat.completion.chunk",
                                             .has_opening = 1,
                                             .say = chat_say,
-                                            .add_token = chat_add_token,
+                                            .add_token = reply_add_chat_token,
                                             .write_tokens = chat_write_tokens};
 
 const struct endpoint endpoint_chat_completions = {"POST", "/v1/chat/completions",

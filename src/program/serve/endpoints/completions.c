@@ -9,6 +9,7 @@
 #include "requests/prompts.h"
 #include "requests/tool_choice.h"
 #include "serve/endpoint.h"
+#include "serve/endpoints/completions.h"
 
 enum { COMPLETION_TOKENS = 16 }; /* default of OpenAI's reference */
 
@@ -48,6 +49,11 @@ static const struct gap_tokens *gap_tokens_of(const riffle_model *model)
             is_single_token(model, gap_tokens[i].answer))
             return &gap_tokens[i];
     return NULL;
+}
+
+int completions_fill_gaps(const riffle_model *model)
+{
+    return gap_tokens_of(model) != NULL;
 }
 
 static int add_special(struct prompt *prompt, const riffle_model *model, const char *text,

@@ -59,12 +59,7 @@ static void write_vector(struct rf_writer *out, const struct reply_part *part, i
         reply_write_json(out, base64_of(part->vector, part->width));
         return;
     }
-    rf_write_text(out, "[");
-    for (int32_t i = 0; i < part->width; i++) {
-        if (i) rf_write_text(out, ",");
-        reply_write_real(out, part->vector[i]);
-    }
-    rf_write_text(out, "]");
+    reply_write_vector(out, part->vector, part->width);
 }
 
 static char *embedding_reply(const struct reply *reply, const struct reply_part *parts,
