@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a head's drafts gain as lines and as trees, along recorded answers and by fixed costs: no
-clock is read. docs/lab has what came of it.
+"""Measures what a head's drafts gain as lines and as trees, along recorded answers and by fixed
+costs: no clock is read. docs/lab has what came of it.
 
     replay_trees.py --model MODEL.gguf --head HEAD.gguf [--tables] [--work FILE] ANSWERS.jsonl...
 
@@ -182,7 +182,7 @@ TIPS, LENGTH, REACH = 6, 4, 0.05  # nodes that tables continue, by how much, and
 
 
 def add_tables(answer: Answer) -> None:
-    """What stands for n-gram tables: behind the text and the likeliest nodes, what followed the
+    """Stands in for n-gram tables: behind the text and the likeliest nodes, what followed the
     last two tokens where they stood last, else the last one. It costs nothing but rows."""
     places: dict[tuple[int, ...], int] = {}
     tokens = answer.tokens
@@ -354,7 +354,7 @@ def replay(answers: list[Answer], chooser: Round, rate: float, hope: float) -> d
 
 
 def best_replay(answers: list[Answer], chooser: Round) -> dict[str, float]:
-    """With the rate that the rounds reach themselves, and the best hope."""
+    """Replays with the rate that the rounds reach themselves, and the best hope."""
     best: dict[str, float] = {}
     for hope in (1.0, 1.4, 2.0):
         rate = 1.5

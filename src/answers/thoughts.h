@@ -25,7 +25,7 @@ const struct thought_form *rf_thought_form_of(const riffle_model *model);
 /* Finds a form by the text that opens a thought; NULL: no such form. */
 const struct thought_form *rf_thought_form_find(const char *opening);
 
-/* What a model's chat template says of thoughts. */
+/* A chat template's answer to whether its model thinks. */
 enum template_thinking {
     THINKS_NOT,
     THINKS_AS_ASKED, /* it reads enable_thinking */

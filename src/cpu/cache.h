@@ -62,7 +62,7 @@ struct cpu_states {
      * them, and of others, which read drafts. */
     struct cpu_state_copy moving[2];
     size_t judged; /* entries before it are settled, and no pass has replaced them since */
-    /* Of the pass at hand, for layers with the delta rule. */
+    /* The pass at hand, for layers with the delta rule. */
     struct cpu_state_base base;
     struct cpu_block *held;       /* the base's block, which others may give up meanwhile */
     struct cpu_state_copy *moved; /* where the pass leaves its matrices, or NULL */

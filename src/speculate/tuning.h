@@ -126,7 +126,8 @@ struct rf_tuning {
         /* Acceptance. Upper ends of the buckets of confidence; narrower where drafters are sure. */
         double edges[RF_PACE_BUCKETS - 1];
         /* P(kept | confidence) = guess * (kept + prior_kept) / (guessed + prior_kept), with
-         *     guess = own_opinion * confidence + (1 - own_opinion) * level's acceptance
+         *     guess = own_opinion * confidence + (1 - own_opinion) * level's acceptance,
+         * or its confidence where the level was trained for the target,
          * and its sum over the bucket's tokens as `guessed`. A bucket corrects its confidences and
          * keeps their order.
          * The share kept of all tokens = (kept + prior_judged * guess) / (judged + prior_judged) */

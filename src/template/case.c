@@ -9,6 +9,7 @@
 static const struct special {
     uint16_t from, upper[3], title[3];
 } specials[] = {
+    /* ascending */
     {0x00df, {0x0053, 0x0053}, {0x0053, 0x0073}},
     {0x0149, {0x02bc, 0x004e}, {0x02bc, 0x004e}},
     {0x01f0, {0x004a, 0x030c}, {0x004a, 0x030c}},
@@ -113,22 +114,31 @@ static const struct special {
     {0xfb17, {0x0544, 0x053d}, {0x0544, 0x056d}},
 };
 
+/* By halves, since a template may ask for every character of a long text, many times. */
 static const struct special *find_special(uint32_t c)
 {
-    for (size_t i = 0; c >= specials[0].from && i < sizeof specials / sizeof *specials; i++)
-        if (specials[i].from == c) return &specials[i];
+    size_t low = 0, high = sizeof specials / sizeof *specials;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (specials[middle].from == c) return &specials[middle];
+        if (specials[middle].from < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
     return NULL;
 }
 
 size_t rf_case_map(uint32_t c, enum rf_case to, char *out)
 {
-    const struct special *special = find_special(c);
+    int is_upper = to == RF_CASE_UPPER || to == RF_CASE_TITLE;
+    const struct special *special = is_upper ? find_special(c) : NULL;
     size_t n = 0;
     if (to == RF_CASE_LOWER && c == 0x130) { /* the one that becomes several */
         *out = 'i';
         return 1 + rf_utf8_encode(0x307, out + 1);
     }
-    if (special && (to == RF_CASE_UPPER || to == RF_CASE_TITLE)) {
+    if (special) {
         const uint16_t *mapped = to == RF_CASE_UPPER ? special->upper : special->title;
         for (int i = 0; i < 3 && mapped[i]; i++) n += rf_utf8_encode(mapped[i], out + n);
         return n;

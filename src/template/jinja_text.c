@@ -349,7 +349,8 @@ value rf_jinja_recase(struct rf_jinja_run *run, value string, enum letter_case t
     struct output out = {0};
     struct rf_str text = rf_jinja_bytes(string);
     uint32_t before = ' ';
-    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_ITEM);
+    /* A character is looked up in several tables, which takes as long as a step. */
+    for (size_t at = 0, length; at < text.bytes && !rf_jinja_charge(run, RF_JINJA_STEP);
          at += length) {
         char changed[RF_CASE_BYTES];
         value shown;

@@ -410,9 +410,12 @@ size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_s
         size_t passed = at ? (size_t)(at - text.data) - from : window;
         if (rf_jinja_charge(run, RF_JINJA_KEY + passed / 16) || !at) break;
         from += passed;
+        if (memcmp(at, wanted.data, wanted.bytes) == 0) {
+            rf_jinja_charge(run, wanted.bytes);
+            return from;
+        }
         size_t same = 1;
-        while (same < wanted.bytes && at[same] == wanted.data[same]) same++;
-        if (same == wanted.bytes) return from;
+        while (at[same] == wanted.data[same]) same++;
         rf_jinja_charge(run, same);
         from++;
     }

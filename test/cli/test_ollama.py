@@ -186,7 +186,7 @@ class Answers(Asks):
             self.refused("/api/generate", body, "top_logprobs")
 
     def test_members(self):
-        """What changes no answer is ignored; what would is refused by its name."""
+        """Options that change no answer are ignored; others are refused by name."""
         plain = self.post("/api/chat", ASK)["message"]
         more = {"keep_alive": "5m", "truncate": True, "shift": False, "think": False, "tools": [], "format": None, "raw": False,
                 "images": [], "template": "", "context": [], "model": self.server.model + ":latest"}

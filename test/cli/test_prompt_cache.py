@@ -16,7 +16,7 @@ STORY = {"prompt": TALE, "max_tokens": 20, "temperature": 1, "seed": 7}
 
 
 class Caching(Server):
-    """What is told of files before the server listens counts, too."""
+    """Events of files before the server listens count, too."""
 
     def __init__(self, case, *arguments, model=MODEL, env=None):
         self.process = case.start("serve", model, "--port", "0", "--prompt-cache", case.cache, *arguments, env=env)
@@ -86,7 +86,7 @@ class PromptCache(Case):
                 (data / "stories260K-conv.gguf", ()), (data / "stories260K-q.gguf", ()), (data / "experts/lfm2moe.gguf", ()),
                 (data / "experts/qwen3moe.gguf", ()), (MODEL, ("--head", str(data / "heads/plain.gguf"))))):
             self.cache = self.path("cache-%d" % number)
-            # What goes on where the stored text ends, and what leaves it in the middle.
+            # A text that goes on where the stored one ends, and one that leaves it in the middle.
             n = 2 if "experts" in str(model) else 5  # these have more tokens for a text
             prompts = [(TALE * n, 64), (TALE * n + "A dog and a cat and a bird and a girl", 64), (TALE * (n - 1) + "A cat", -1)]
             plain = Server(self, *arguments, model=str(model), template=None)

@@ -53,7 +53,7 @@ def conforms(name, value):
 
 
 def resolved(value):
-    """What the document has in place of a reference."""
+    """The part of the document that a reference names."""
     while "$ref" in value:
         keys = value["$ref"].removeprefix("#/").split("/")
         value = OPENAPI

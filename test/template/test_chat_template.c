@@ -424,6 +424,7 @@ static void check_bounds(void)
         "{{ ('{0:>999999}' * 9999).format(1) }}",
         "{{ '' * 999999999999 }}",
         "{{ [1] | slice(9999999999) | list }}",
+        "{% set s = 'a' * 1000000 %}" REPEAT("s in s"),
     };
     const struct rf_chat_message message = {"user", "hi"};
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {

@@ -7,7 +7,7 @@
 
 extern const struct reply_form ollama_chat_form, ollama_generate_form, ollama_embed_form,
     ollama_embedding_form;
-/* Of replies that are known already, and of errors of any path. */
+/* Replies that are known already, and errors of any path. */
 extern const struct reply_form ollama_form;
 
 /* The reply to a request that only has the model loaded, which it is. For free(). */

@@ -84,7 +84,7 @@ static int open_served(const struct served_models *models, struct served_model *
 
 /* ---- memory, under the lock ---- */
 
-/* What an open model takes, with the texts that it keeps. */
+/* Memory of an open model, with the texts that it keeps. */
 static uint64_t row_bytes(const struct served_model *row)
 {
     return row->open ? row->bytes + row->metrics.batch.kept_bytes : 0;

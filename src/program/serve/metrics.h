@@ -15,7 +15,7 @@ struct histogram {
     double sum;
 };
 
-/* Of a model. */
+/* Counts of one model. */
 struct metrics {
     uint64_t prompt_tokens, kept_tokens, generated_tokens, drafted, accepted, cancelled;
     struct histogram first_token, between_tokens; /* seconds */

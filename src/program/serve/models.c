@@ -131,7 +131,7 @@ static enum asked row_take(struct served_model *row, struct served **served)
     return MODEL_TAKEN;
 }
 
-/* What a request that does not wait yet gets. One that failed is tried again, unless others have
+/* Answers a request that does not wait yet. A model that failed is tried again, unless others have
  * still to be told. */
 static enum asked row_ask(struct served_models *models, struct served_model *row,
                           struct served **served)

@@ -62,8 +62,8 @@ static int items_add_limits(json_t *chat, const json_t *body, struct refusal *re
     return 0;
 }
 
-/* What a response is to include beside the answer. Results of tools of the server are none, and
- * thoughts are not encrypted. */
+/* Checks what a response is to include beside the answer. Results of tools of the server are none,
+ * and thoughts are not encrypted. */
 static int items_check_include(const json_t *body, struct refusal *refusal)
 {
     const json_t *include = member_get(body, "include");

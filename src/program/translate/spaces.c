@@ -24,7 +24,7 @@ json_t *spaces_join(const json_t *space, json_t *name)
     return json_sprintf("%s%s%s", before, has_mark(before) ? "" : mark, behind);
 }
 
-/* What is behind the space in a joined name; NULL: the name is not of the space. */
+/* The name behind the space in a joined name; NULL: the name is not of the space. */
 static const char *spaces_rest(const char *joined, const char *space)
 {
     size_t n = strlen(space), bytes = has_mark(space) ? 0 : strlen(mark);

@@ -67,7 +67,7 @@ static const struct given *find_given(const struct offered *offered, const char 
 {
     for (size_t i = 0; i < offered->n; i++)
         if (strcmp(offered->given[i].name, wanted) == 0) return &offered->given[i];
-    /* What was typed may be a path, but only where it was typed. */
+    /* A request may repeat a path that was typed, and means no other file by a path. */
     for (size_t i = 0; i < offered->n; i++)
         if (strcmp(offered->given[i].typed, wanted) == 0) return &offered->given[i];
     char *path = listed_path(wanted, NULL);
@@ -118,7 +118,7 @@ static void offered_each(void *user, void (*take)(void *to, const char *name, co
     if (model_list_read(&list) == CLI_OK)
         for (size_t i = 0; i < list.count; i++) {
             const struct model_entry *entry = &list.items[i];
-            /* Of several with a name, the one that a request would get. */
+            /* Several files may share a name: a request gets one of them. */
             if (model_is_complete(entry) && model_list_named(&list, entry->name) == entry)
                 take(to, entry->name, entry->path);
         }

@@ -1,4 +1,4 @@
-/* What the endpoint of completions knows of a model; ollama's tells it, too. */
+/* The facts that the endpoint of completions knows of a model; ollama's tells them, too. */
 #ifndef SERVE_ENDPOINTS_COMPLETIONS_H
 #define SERVE_ENDPOINTS_COMPLETIONS_H
 

@@ -14,7 +14,7 @@ extern const struct endpoint endpoint_chat_completions;
 
 /* ---- the tokens ---- */
 
-/* What is asked beside the tokens' numbers. */
+/* Options of a request beside the tokens' numbers. */
 struct token_wish {
     int has_texts;  /* vLLM: a list of texts, too */
     int has_pieces; /* llama.cpp: objects in place of numbers */

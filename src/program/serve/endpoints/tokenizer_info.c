@@ -29,7 +29,7 @@ static json_t *info_of(const struct answerer *of)
     return value;
 }
 
-/* Of the model that requests without a name mean. */
+/* Describes the model that requests without a name mean. */
 static char *tell_tokenizer_info(struct server *server, const char *rest, struct refusal *refusal)
 {
     struct served *served;

@@ -1,5 +1,5 @@
-/* What ollama's endpoints share: a context that a request makes smaller, and requests that ask
- * nothing. */
+/* The shared parts of ollama's endpoints: a context that a request makes smaller, and requests that
+ * ask nothing. */
 #ifndef SERVE_ENDPOINTS_OLLAMA_GENERATE_H
 #define SERVE_ENDPOINTS_OLLAMA_GENERATE_H
 

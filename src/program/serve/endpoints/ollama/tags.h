@@ -1,4 +1,4 @@
-/* What ollama's endpoints say of a model. */
+/* A model, as ollama's endpoints describe it. */
 #ifndef SERVE_ENDPOINTS_OLLAMA_TAGS_H
 #define SERVE_ENDPOINTS_OLLAMA_TAGS_H
 
