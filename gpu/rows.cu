@@ -185,7 +185,9 @@ static __global__ void rows_gate(struct gpu_rows out, const __grid_constant__ st
     int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
     if (first >= out.pairs * GPU_PAIR || (args.sources && args.sources[blockIdx.y] < 0)) return;
     size_t at = (size_t)blockIdx.y * out.width + j;
-    put_values(out, blockIdx.y, first, j < out.width ? gated(args, args.gate[at], args.up ? args.up[at] : 1.0f) : 0);
+    float value = 0;
+    if (j < out.width) value = gated(args, args.gate[at], args.up ? args.up[at] : 1.0f);
+    put_values(out, blockIdx.y, first, value);
 }
 
 // The same to pieces, of many rows. A thread has four values.

@@ -242,7 +242,7 @@ static void read_two_rotations(struct rf_hf *hf, const struct rf_hf_rope *defaul
     local.objects[0] = layer_object(hf, parameters, "sliding_attention");
     local.objects[1] = NULL;
     local.to = &params->rope_local;
-    if (!defaults->local)
+    if (defaults->local == 0)
         params->rope_local.theta = (float)rf_hf_number(hf, hf->text, "rope_local_base_freq",
                                                        (double)params->rope_local.theta);
     read_rotation(hf, &global);
