@@ -284,8 +284,9 @@ static void gguf_scales(struct rf_gguf *gguf)
     int divides = !(rf_arch_row(params->arch)->keys & RF_KEYS_LOGITS);
     params->logit_scale = (float)(divides && factor != 0 ? 1 / factor : factor);
     params->temperature = (float)rf_gguf_float(gguf, ".attention.temperature_scale", 0);
-    params->temperature_step =
-        gguf_count(gguf, ".rope.scaling.original_context_length", params->n_ctx_train);
+    if (params->temperature != 0)
+        params->temperature_step =
+            gguf_count(gguf, ".rope.scaling.original_context_length", params->n_ctx_train);
     params->attention_cap = (float)rf_gguf_float(gguf, ".attn_logit_softcapping", 0);
     params->logit_cap = (float)rf_gguf_float(gguf, ".final_logit_softcapping", 0);
     params->window = (int32_t)rf_gguf_integer(gguf, ".attention.sliding_window", 0, INT32_MAX, 0);
