@@ -248,13 +248,19 @@ struct gpu_rotations {
 cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, const float *x, int32_t width,
                       const struct gpu_row *rows, int32_t n, const struct gpu_rotations *rotations);
 /* picked: which of the rows of x, or NULL: all. */
-cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out, const float *x,
-                     const float *gain, float eps, const int32_t *picked, int32_t n);
+struct gpu_norm_args {
+    const float *x, *gain, *bias; /* bias: or NULL */
+    float eps;
+    int32_t is_centred;    /* of the row less its mean */
+    const int32_t *picked; /* which of the rows of x, or NULL: all */
+};
+cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
+                     const struct gpu_norm_args *args, int32_t n);
 
 /* silu(gate) * up, gelu(gate) * up, or with a cap (u + 1) silu(scale g) / scale, where g and u are
  * gate and up within the cap (RF_OP_SILU_GATE). */
 struct gpu_gate {
-    const float *gate, *up;
+    const float *gate, *up; /* up: NULL: ones */
     int32_t is_gelu;
     float scale, cap;       /* 0: none */
     const int32_t *sources; /* rows by expert: negative ones are left out; or NULL */
@@ -311,7 +317,9 @@ struct gpu_rope {
     float *q;
     const float *k, *v, *q_gain, *k_gain, *rotations;
     float eps;
-    int32_t half; /* values of a rotation: rope_dim / 2 */
+    float temperature;        /* growth of queries (rf_query_growth); 0: none */
+    int32_t temperature_step; /* positions */
+    int32_t half;             /* values of a rotation: rope_dim / 2 */
     int32_t rope_dim, is_neox, is_local, layer;
 };
 cudaError_t gpu_rope_store(const struct gpu_launch *launch, const struct gpu_rope *args, int32_t n);

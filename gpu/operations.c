@@ -73,8 +73,8 @@ static int is_folded(const struct gpu_view *view, const struct rf_op *norm)
     const struct rf_program *program = view->base.shape.program;
     const struct gpu_rows *out = &view->slots[norm->out[0]];
     enum rf_slot slot = norm->out[0];
-    if (norm->kind != RF_OP_NORM || norm->in[0] != RF_SLOT_X || !out->bf16 || out->f32 ||
-        out->width % GPU_PAIR)
+    if (norm->kind != RF_OP_NORM || norm->is_centred || norm->in[0] != RF_SLOT_X || !out->bf16 ||
+        out->f32 || out->width % GPU_PAIR)
         return 0;
     for (const struct rf_op *op = norm + 1; op < program->body + program->n_body; op++) {
         if (reads(op, slot) && !takes_bf16(op)) return 0;
@@ -150,6 +150,8 @@ static struct gpu_rope rope_of(const struct gpu_view *view, const struct rf_op *
                              .k_gain = gain_of(op->weight[1]),
                              .rotations = view->rotations,
                              .eps = view->params->rms_eps,
+                             .temperature = view->params->temperature,
+                             .temperature_step = view->params->temperature_step,
                              .half = view->params->rope_dim / 2,
                              .rope_dim = op->rotation == RF_ROTATE_NOT ? 0 : view->params->rope_dim,
                              .is_local = op->rotation == RF_ROTATE_LOCAL,
@@ -171,7 +173,7 @@ static int join_gate(const struct gpu_view *view, const struct rf_op *op, struct
 static int join_rotation(const struct gpu_view *view, const struct rf_op *op,
                          struct gpu_linear *args)
 {
-    if (op[1].kind != RF_OP_ROPE_STORE) return 0;
+    if (op[1].kind != RF_OP_ROPE_STORE || view->params->temperature != 0) return 0;
     for (int i = 0; i < 3; i++)
         if (op[1].in[i] != op->out[i]) return 0;
     args->rotates = 1;
@@ -226,7 +228,8 @@ static int is_inside(const struct gpu_view *view, const struct rf_op *norm)
 {
     const struct rf_program *program = view->base.shape.program;
     int has_changed = 0;
-    if (norm->kind != RF_OP_NORM || view->n_rows != 1 || !program->slots[norm->out[0]].is_operand)
+    if (norm->kind != RF_OP_NORM || norm->is_centred || view->n_rows != 1 ||
+        !program->slots[norm->out[0]].is_operand)
         return 0;
     for (const struct rf_op *op = norm + 1; op < program->body + program->n_body; op++) {
         has_changed |= writes(op, norm->in[0]);
@@ -346,8 +349,8 @@ static cudaError_t launch_gate(const struct gpu_view *view, const struct gpu_lau
 {
     int by_expert = view->base.shape.program->slots[op->out[0]].by_expert;
     const struct gpu_gate args = {.gate = view->slots[op->in[0]].f32,
-                                  .up = view->slots[op->in[1]].f32,
-                                  .is_gelu = op->kind == RF_OP_GELU_GATE,
+                                  .up = op->kind == RF_OP_GELU ? NULL : view->slots[op->in[1]].f32,
+                                  .is_gelu = op->kind != RF_OP_SILU_GATE,
                                   .scale = op->scale,
                                   .cap = op->cap,
                                   .sources = by_expert ? view->experts.sources : NULL};
@@ -392,6 +395,19 @@ static cudaError_t launch_part(const struct gpu_view *view, const struct gpu_lau
     return gpu_put_part(launch, &args, picked, n);
 }
 
+static cudaError_t launch_norm(const struct gpu_view *view, const struct gpu_launch *launch,
+                               const struct rf_op *op, const int32_t *picked, int32_t n)
+{
+    const struct gpu_rows out = rows_of(view, op->out[0], n);
+    const struct gpu_norm_args args = {.x = view->slots[op->in[0]].f32,
+                                       .gain = gain_of(op->weight[0]),
+                                       .bias = gain_of(op->bias[0]),
+                                       .eps = view->params->rms_eps,
+                                       .is_centred = op->is_centred,
+                                       .picked = picked};
+    return gpu_norm(launch, &out, &args, n);
+}
+
 /* Norms and linear layers take n rows: all of the pass, or the `picked` rows of the head. */
 static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launch *launch,
                              const struct rf_op *op, const int32_t *picked, int32_t n)
@@ -401,9 +417,8 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     switch (op->kind) {
     case RF_OP_EMBED: return launch_embed(view, launch, op, n);
     case RF_OP_NORM:
-        if (in->width != out->width) return launch_part(view, launch, op, picked, n);
-        return gpu_norm(launch, out, in->f32, gain_of(op->weight[0]), view->params->rms_eps, picked,
-                        n);
+        return in->width != out->width ? launch_part(view, launch, op, picked, n)
+                                       : launch_norm(view, launch, op, picked, n);
     case RF_OP_LINEAR:
     case RF_OP_EXPERT_LINEAR: return launch_linear(view, launch, op, n);
     case RF_OP_ROPE_STORE: return launch_rope_store(view, launch, op, n);
@@ -414,7 +429,8 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     case RF_OP_SPLIT_GATE:
     case RF_OP_SIGMOID_GATE: break; /* gpu_can_compute refuses them */
     case RF_OP_SILU_GATE:
-    case RF_OP_GELU_GATE: return launch_gate(view, launch, op, n);
+    case RF_OP_GELU_GATE:
+    case RF_OP_GELU: return launch_gate(view, launch, op, n);
     case RF_OP_CHOOSE_EXPERTS: return launch_experts(view, launch, op, n);
     case RF_OP_SUM_EXPERTS:
         return gpu_sum_experts(launch, &view->experts, out->f32, in->f32, out->width, n);

@@ -42,11 +42,21 @@ extern "C" cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, co
                          *rotations);
 }
 
+// The mean of a row, in one order.
+static __device__ float row_mean(const float *x, int n)
+{
+    double sum = 0;
+    for (int j = threadIdx.x; j < n; j += NORM_THREADS) sum += (double)x[j];
+    float mean = (float)(block_sum(sum) / n);
+    __syncthreads(); // before the next sum takes the same memory
+    return mean;
+}
+
 // A block of threads for each row. A thread keeps the first NORM_KEPT values and gains it reads.
 // Results that become pieces alone lie in shared memory first, where a thread finds four of them.
 static __global__ void __launch_bounds__(NORM_THREADS)
-    rows_norm(struct gpu_rows out, const float *x, const float *gain, float eps,
-              const int32_t *picked, bool in_pieces)
+    rows_norm(struct gpu_rows out, const __grid_constant__ struct gpu_norm_args args,
+              bool in_pieces)
 {
     extern __shared__ __align__(16) float kept[];
     int row = blockIdx.x, n = out.width;
@@ -54,24 +64,29 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 #pragma unroll
     for (int i = 0; i < NORM_KEPT; i++) {
         int j = i * NORM_THREADS + (int)threadIdx.x;
-        gains[i] = j < n ? gain[j] : 0.0f;
+        gains[i] = j < n ? args.gain[j] : 0.0f;
     }
     wait_for_previous();
-    const float *from = x + (size_t)(picked ? picked[row] : row) * n;
+    const float *from = args.x + (size_t)(args.picked ? args.picked[row] : row) * n;
+    float mean = args.is_centred ? row_mean(from, n) : 0.0f;
     double sum = 0;
 #pragma unroll
     for (int i = 0; i < NORM_KEPT; i++) {
         int j = i * NORM_THREADS + (int)threadIdx.x;
-        values[i] = j < n ? from[j] : 0.0f;
+        values[i] = j < n ? __fsub_rn(from[j], mean) : 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < NORM_KEPT; i++) sum += (double)values[i] * (double)values[i];
-    for (int j = NORM_KEPT * NORM_THREADS + (int)threadIdx.x; j < n; j += NORM_THREADS)
-        sum += (double)from[j] * (double)from[j];
-    float scale = rms_scale(block_sum(sum), n, eps);
+    for (int j = NORM_KEPT * NORM_THREADS + (int)threadIdx.x; j < n; j += NORM_THREADS) {
+        double value = __fsub_rn(from[j], mean);
+        sum += value * value;
+    }
+    float scale = rms_scale(block_sum(sum), n, args.eps);
     auto put = [&](int i, float value, float of) {
         int first = i * NORM_THREADS + (int)threadIdx.x / WARP * WARP;
         float normed = __fmul_rn(__fmul_rn(value, scale), of);
+        if (args.bias && first + (int)threadIdx.x % WARP < n)
+            normed = __fadd_rn(normed, args.bias[first + threadIdx.x % WARP]);
         if (first >= out.pairs * GPU_PAIR) return;
         if (in_pieces)
             kept[first + threadIdx.x % WARP] = normed;
@@ -82,7 +97,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     for (int i = 0; i < NORM_KEPT; i++) put(i, values[i], gains[i]);
     for (int i = NORM_KEPT; i * NORM_THREADS < out.pairs * GPU_PAIR; i++) {
         int j = i * NORM_THREADS + (int)threadIdx.x;
-        put(i, j < n ? from[j] : 0.0f, j < n ? gain[j] : 0.0f);
+        put(i, j < n ? __fsub_rn(from[j], mean) : 0.0f, j < n ? args.gain[j] : 0.0f);
     }
     if (!in_pieces) return;
     __syncthreads();
@@ -94,13 +109,12 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 }
 
 extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
-                                const float *x, const float *gain, float eps, const int32_t *picked,
-                                int32_t n)
+                                const struct gpu_norm_args *args, int32_t n)
 {
     size_t bytes = (size_t)out->pairs * GPU_PAIR * sizeof(float);
     bool in_pieces = is_pieces_alone(out) && bytes <= MOST_KEPT_BYTES;
     return launch_kernel(launch, rows_norm, dim3((unsigned)n), NORM_THREADS, in_pieces ? bytes : 0,
-                         *out, x, gain, eps, picked, in_pieces);
+                         *out, *args, in_pieces);
 }
 
 // A block of threads for each row; a thread has pairs of values, and keeps the first FOLD_KEPT that
@@ -171,7 +185,9 @@ static __global__ void rows_gate(struct gpu_rows out, const __grid_constant__ st
     int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
     if (first >= out.pairs * GPU_PAIR || (args.sources && args.sources[blockIdx.y] < 0)) return;
     size_t at = (size_t)blockIdx.y * out.width + j;
-    put_values(out, blockIdx.y, first, j < out.width ? gated(args, args.gate[at], args.up[at]) : 0);
+    float value = 0;
+    if (j < out.width) value = gated(args, args.gate[at], args.up ? args.up[at] : 1.0f);
+    put_values(out, blockIdx.y, first, value);
 }
 
 // The same to pieces, of many rows. A thread has four values.
@@ -183,7 +199,8 @@ static __global__ void rows_gate_four(struct gpu_rows out,
     size_t at = (size_t)blockIdx.y * out.width + j;
     float values[4] = {};
     if (j < out.width) {
-        float4 gate = *(const float4 *)(args.gate + at), up = *(const float4 *)(args.up + at);
+        float4 gate = *(const float4 *)(args.gate + at), up = {1.0f, 1.0f, 1.0f, 1.0f};
+        if (args.up) up = *(const float4 *)(args.up + at);
         values[0] = gated(args, gate.x, up.x);
         values[1] = gated(args, gate.y, up.y);
         values[2] = gated(args, gate.z, up.z);
@@ -226,6 +243,11 @@ static __global__ void rows_rope_store(const __grid_constant__ struct gpu_rope a
         return gain ? __fmul_rn(__fmul_rn(from[j], scale), gain[j]) : from[j];
     };
     const struct gpu_row &place = args.pass.rows[row];
+    float growth = 1.0f;
+    if (!is_key && args.temperature != 0.0f) {
+        double steps = place.position / args.temperature_step;
+        growth = (float)(1.0 + (double)args.temperature * log(1.0 + steps));
+    }
     uint16_t *entry = args.pass.blocks[place.table + place.slot / GPU_KV_BLOCK] +
                       ((size_t)(args.layer * heads.n_head_kv + head) * 2 * GPU_KV_BLOCK +
                        place.slot % GPU_KV_BLOCK) *
@@ -234,7 +256,7 @@ static __global__ void rows_rope_store(const __grid_constant__ struct gpu_rope a
         if (is_key)
             entry[j] = half_bits(x, heads.is_bf16);
         else
-            args.q[at + j] = x;
+            args.q[at + j] = __fmul_rn(x, growth);
     };
     const float *turns = args.rotations + ((size_t)row * 2 + args.is_local) * args.half * 2;
     for (int i = lane; i < half; i += WARP) {

@@ -27,6 +27,8 @@ N_VOCAB, N_CTX, WINDOW = 288, 2048, 48
 SIZES = dict(vocab_size=N_VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=N_CTX, bos_token_id=286, eos_token_id=287,
              pad_token_id=None)
+SMALLER = {"intermediate_size": 32, "tie_word_embeddings": True}
+SLIDING_FULL = SMALLER | {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
             "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 1.7], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0]}
 
@@ -38,6 +40,11 @@ MODELS = {
     "granite": ("granite", {"embedding_multiplier": 6.0, "residual_multiplier": 0.22, "attention_multiplier": 0.125,
                             "logits_scaling": 3.0, "tie_word_embeddings": True}),
     "olmo2": ("olmo2", {}),
+    # A scaling of the layers without a window alone.
+    "olmo3": ("olmo3", SLIDING_FULL | {"tie_word_embeddings": False, "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                           "original_max_position_embeddings": 256, "attention_factor": 1.2079441541679836},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 20000.0}}}),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "use_sliding_window": False, "tie_word_embeddings": True}),
     "phi3": ("phi3", {"sliding_window": WINDOW}),
     "phi4-mini": ("phi3", {"num_attention_heads": 2, "num_key_value_heads": 1, "partial_rotary_factor": 0.75, "sliding_window": None,
@@ -89,13 +96,31 @@ MODELS = {
                                      "linear_value_head_dim": 32, "linear_conv_kernel_dim": 6, "attention_bias": True,
                                      "layer_types": ["full_attention", "linear_attention", "linear_attention",
                                                      "full_attention"], "tie_word_embeddings": True}),
+    # Biases of queries, keys and values by default, a head wider than its share; another of the output by its own key.
+    "seed-oss": ("seed_oss", SMALLER | {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True}),
+    # Norms on both sides of the branches, half of a head rotates, neighbours together.
+    "glm4": ("glm4", SMALLER | {"head_dim": 16}),
+    # Rotation in the layers with a window alone.
+    "exaone4": ("exaone4", SLIDING_FULL),
+    # The same, with LayerNorm, and the feed-forward beside attention.
+    "cohere2": ("cohere2", SLIDING_FULL | {"logit_scale": 0.25}),
+    # LayerNorm with biases, a feed-forward without a gate.
+    "starcoder2": ("starcoder2", SMALLER),
+    # Queries grow with their position, by steps of 128.
+    "ministral3": ("ministral3", SMALLER | {"head_dim": 16, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 128,
+        "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}}),
+    # A text model of the older class in a model with a vision tower, whose output head is not the embedding although
+    # its class says so.
+    "mistral3-vision": ("mistral", {"intermediate_size": 32, "head_dim": 16, "sliding_window": None}),
     "gemma3-vision": ("gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW}),
 }
 # Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
-VISION = "gemma3-vision"
-NO_GGUF = {VISION, "gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
-PERMUTED = {"llama", "mistral", "granite", "smollm3"}
-GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "qwen3_5_text": "qwen35"}
+VISION = {"gemma3-vision", "mistral3-vision"}
+NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
+PERMUTED = {"llama", "mistral", "granite", "smollm3", "ministral3"}
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3",
+             "qwen3_5_text": "qwen35"}
 
 
 def attention(module, query, key, value, mask, **kwargs):
@@ -121,6 +146,12 @@ def make_config(kind, changes):
 
 
 def make_vision_model(config):
+    if config.model_type == "mistral":
+        config = transformers.Mistral3Config(
+            text_config=config, image_token_index=285, spatial_merge_size=1,
+            vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, head_dim=8,
+                               image_size=8, patch_size=4))
+        return transformers.Mistral3ForConditionalGeneration(config)
     config = transformers.Gemma3Config(
         text_config=config, image_token_index=285, boi_token_index=284, eoi_token_index=283, mm_tokens_per_image=4,
         vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
@@ -135,9 +166,11 @@ def adds_one(kind, name):
 
 def make_model(name, kind, changes):
     config = make_config(kind, changes)
-    new = make_vision_model if name == VISION else transformers.AutoModelForCausalLM.from_config
+    new = make_vision_model if name in VISION else transformers.AutoModelForCausalLM.from_config
     model = new(config).float().eval()
-    generator = torch.Generator().manual_seed(20)
+    generator, name_of_model = torch.Generator().manual_seed(20), name
+    if name == "mistral3-vision":
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
     for name, tensor in model.named_parameters():
         # A coarse grid: exact in BF16, and small when compressed.
         noise = torch.randn(tensor.shape, generator=generator).mul(2).round().div(2)
@@ -153,7 +186,8 @@ def make_model(name, kind, changes):
             tensor.data = noise / 2 ** round(math.log2(tensor.shape[1]) / 2)
         elif name.endswith(".bias"):
             tensor.data = noise / 4
-    model.tie_weights()
+    if name_of_model != "mistral3-vision":
+        model.tie_weights()
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(lambda module, args: (args[0].bfloat16().float(),))
@@ -204,15 +238,30 @@ def write_metadata(writer, name, kind, config):
         writer.add_vocab_size(config.vocab_size)
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.norm_eps if kind == "lfm2" else config.rms_norm_eps)
+    if kind in {"cohere2", "starcoder2"}:
+        writer.add_layer_norm_eps(config.layer_norm_eps if kind == "cohere2" else config.norm_epsilon)
+    else:
+        writer.add_layer_norm_rms_eps(config.norm_eps if kind == "lfm2" else config.rms_norm_eps)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     rope = config.rope_parameters
-    if kind == "gemma3_text":
-        rope = rope["full_attention"]
+    if kind in {"gemma3_text", "olmo3"}:
+        local, rope = rope["sliding_attention"], rope["full_attention"]
+        if kind == "olmo3":
+            writer.add_rope_freq_base_swa(local["rope_theta"])
+            writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    if kind == "exaone4":
+        writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+    if kind == "cohere2":
+        writer.add_logit_scale(config.logit_scale)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        writer.add_sliding_window_pattern(2) # the converter writes none; 4 is the default
+    if kind == "ministral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
     if kind == "granite":
@@ -223,6 +272,15 @@ def write_metadata(writer, name, kind, config):
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        for key, add in (("attention_factor", writer.add_rope_scaling_yarn_attn_factor),
+                         ("beta_fast", writer.add_rope_scaling_yarn_beta_fast),
+                         ("beta_slow", writer.add_rope_scaling_yarn_beta_slow)):
+            if rope.get(key) is not None:
+                add(rope[key])
     if kind == "qwen3_5_text":
         write_delta_metadata(writer, config)
     if rope["rope_type"] == "longrope":

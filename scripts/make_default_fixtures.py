@@ -17,12 +17,17 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 CLASSES = {
     "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
-    "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2",
+    "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "gpt_oss": "GptOss", "granite": "Granite", "olmo2": "Olmo2", "olmo3": "Olmo3",
     "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
-    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5"}
-VISION = {"gemma3", "qwen3_5"}
+    "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "seed_oss": "SeedOss", "glm4": "Glm4", "exaone4": "Exaone4",
+    "cohere2": "Cohere2", "starcoder2": "Starcoder2", "ministral3": "Ministral3", "mistral3": "Mistral3",
+    "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5"}
 GEMMA3 = {"gemma3_text", "gemma3"}
+TWO_ROTATIONS = GEMMA3 | {"olmo3"}
+BY_WINDOW = {"olmo3", "exaone4", "cohere2"}
+VISION = {"gemma3", "mistral3", "qwen3_5"}
 DELTA = {"qwen3_5_text", "qwen3_5"}
+EPSILONS = {"lfm2": "norm_eps", "lfm2_moe": "norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
          "num_key_value_heads": 2}
@@ -83,25 +88,27 @@ COMMON = {
         "original_max_position_embeddings": 2048, "attention_factor": 1.5}},
 }
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+TWO = {
+    "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
+        "rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}}},
+    "local yarn": {"rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: YARN}},
+    "local dynamic": {"max_position_embeddings": 256, "rope_parameters": {
+        FULL: YARN, SLIDING: {"rope_type": "dynamic", "factor": 2.0}}},
+    "global dynamic": {"max_position_embeddings": 256, "rope_parameters": {
+        FULL: {"rope_type": "dynamic", "factor": 2.0}, SLIDING: {"rope_type": "llama3"} | LLAMA3}},
+    "global longrope": {"rope_parameters": {FULL: LONGROPE | {"original_max_position_embeddings": 1024},
+                                            SLIDING: {"rope_type": "default"}}},
+    "truncate inside": {"rope_parameters": {FULL: YARN | {"truncate": False}, SLIDING: {"rope_type": "default"}}},
+    "truncate outside": {"rope_parameters": {FULL: YARN, SLIDING: {"rope_type": "default"}, "truncate": False}},
+    "one of two": {"rope_parameters": {FULL: {"rope_type": "linear", "factor": 8.0}}, "rope_local_base_freq": 5e3},
+    "both places": {"rope_theta": 2e6, "rope_local_base_freq": 3e4,
+                    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+                    "rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: {"rope_type": "default"}}},
+    "null": {"rope_parameters": {FULL: None, SLIDING: None}},
+}
 SPECIAL = {
-    "gemma3_text": {
-        "two rotations": {"rope_parameters": {FULL: YARN | {"rope_theta": 1e6}, SLIDING: {
-            "rope_type": "linear", "factor": 4.0, "rope_theta": 2e4}}},
-        "local yarn": {"rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: YARN}},
-        "local dynamic": {"max_position_embeddings": 256, "rope_parameters": {
-            FULL: YARN, SLIDING: {"rope_type": "dynamic", "factor": 2.0}}},
-        "global dynamic": {"max_position_embeddings": 256, "rope_parameters": {
-            FULL: {"rope_type": "dynamic", "factor": 2.0}, SLIDING: {"rope_type": "llama3"} | LLAMA3}},
-        "global longrope": {"rope_parameters": {FULL: LONGROPE | {"original_max_position_embeddings": 1024},
-                                                SLIDING: {"rope_type": "default"}}},
-        "truncate inside": {"rope_parameters": {FULL: YARN | {"truncate": False}, SLIDING: {"rope_type": "default"}}},
-        "truncate outside": {"rope_parameters": {FULL: YARN, SLIDING: {"rope_type": "default"}, "truncate": False}},
-        "one of two": {"rope_parameters": {FULL: {"rope_type": "linear", "factor": 8.0}}, "rope_local_base_freq": 5e3},
-        "both places": {"rope_theta": 2e6, "rope_local_base_freq": 3e4,
-                        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-                        "rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: {"rope_type": "default"}}},
-        "null": {"rope_parameters": {FULL: None, SLIDING: None}},
-    },
+    "gemma3_text": TWO,
+    "olmo3": TWO,
     "phi3": {
         "su": {"max_position_embeddings": 8192, "rope_scaling": {
             "type": "su", "short_factor": SHORT, "long_factor": LONG, "original_max_position_embeddings": 2048}},
@@ -141,6 +148,17 @@ SPECIAL = {
                 "an empty rope_parameters": {"rope_parameters": {}},
                 "original beside": {"original_max_position_embeddings": 2048},
                 "no biases": {"attention_bias": False}},
+    "seed_oss": {"biases of both": {"attention_bias": False, "attention_out_bias": True, "mlp_bias": True}},
+    "glm4": {"partial": {"partial_rotary_factor": 0.25},
+             "partial inside": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e5, "partial_rotary_factor": 0.75}},
+             "partial, scaled": {"rope_scaling": YARN}},
+    "exaone4": {"a pattern of letters": EIGHT | {"sliding_window": 64, "sliding_window_pattern": "LLLG", "layer_types": TYPES},
+                "no window, by layer": EIGHT | {"sliding_window": None, "layer_types": [FULL] * 8}},
+    "cohere2": {"a factor": {"logit_scale": 0.5, "layer_norm_eps": 3e-5}},
+    "starcoder2": {"no biases at all": {"use_bias": False}, "a window": {"sliding_window": 64, "norm_epsilon": 3e-5}},
+    "ministral3": {"temperature": {"rope_parameters": YARN | {"llama_4_scaling_beta": 0.25, "mscale": 1.0, "mscale_all_dim": 1.0}},
+                   "temperature, magnitude": {"rope_parameters": YARN | {"llama_4_scaling_beta": 0.25}},
+                   "a window": {"sliding_window": 64}},
     "qwen2_moe": {"num_experts": {"num_experts": 16}},
     "qwen3_moe": {"num_experts": {"num_experts": 16}},
 }
@@ -176,11 +194,11 @@ def longest(config):
     return max(n, int(n * parameters["factor"])) if parameters["rope_type"] == "dynamic" else n
 
 
-def letter_of(layer, window):
+def letter_of(kind, layer, window):
     """w: a window; n, N: no rotation, with and without a window; c: a convolution; d: the delta rule."""
     if not hasattr(layer, "self_attn"):
         return "d" if hasattr(layer, "linear_attn") else "c"
-    if not getattr(layer.self_attn, "use_rope", 1):
+    if not rotates(kind, layer.self_attn):
         return "n" if window else "N"
     return "w" if window else "."
 
@@ -188,9 +206,19 @@ def letter_of(layer, window):
 def window_of(config, kind, layer):
     if kind.startswith("lfm2") or kind in DELTA:
         return 0
-    if kind in {"mistral", "mixtral", "qwen3_moe", "phi3"}:
+    if kind in {"mistral", "mixtral", "qwen3_moe", "phi3", "starcoder2", "ministral3", "mistral3"}:
         return config.sliding_window or 0
+    if kind == "exaone4" and not layer.self_attn.is_sliding:
+        return 0
     return getattr(layer.self_attn, "sliding_window", None) or 0
+
+
+def rotates(kind, attention):
+    if kind == "cohere2":
+        return attention.sliding_window is not None
+    if kind == "exaone4":
+        return attention.sliding_window is None or attention.is_sliding
+    return getattr(attention, "use_rope", 1)
 
 
 def numbers_of(kind, fields):
@@ -201,33 +229,38 @@ def numbers_of(kind, fields):
     rotary = type(getattr(model, "rotary_emb", None) or model.pos_emb)(config)
     if kind.startswith("lfm2") and not {"conv", FULL} >= set(config.layer_types):
         raise ValueError("its forward pass has no mask for such layers")
+    if kind in BY_WINDOW and SLIDING in config.layer_types and not config.sliding_window:
+        raise ValueError("its forward pass has no mask for such layers")
     if kind in DELTA and not {LINEAR, FULL} >= set(config.layer_types):
         raise ValueError("it has no such layers")
     has_state = [not hasattr(layer, "self_attn") for layer in model.layers]
     first = model.layers[has_state.index(False)].self_attn
     moe = getattr(model.layers[-1], "mlp", None) or model.layers[-1].feed_forward
     has = lambda module, name: getattr(getattr(module, name, None), "bias", None) is not None
-    kinds = [FULL, SLIDING] if kind in GEMMA3 else [None]
+    kinds = [FULL, SLIDING] if kind in TWO_ROTATIONS else [None]
     windows = [window_of(config, kind, layer) for layer in model.layers]
     made = {
         "n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
         "n_head_kv": config.num_key_value_heads or config.num_attention_heads, "head_dim": first.head_dim,
-        "n_ff": moe.w1.out_features if kind == "lfm2" else config.intermediate_size, "n_ctx": longest(config), "rms_eps": config.norm_eps if kind.startswith("lfm2") else config.rms_norm_eps,
+        "n_ff": moe.w1.out_features if kind == "lfm2" else config.intermediate_size, "n_ctx": longest(config), "rms_eps": getattr(config, EPSILONS.get(kind, "rms_norm_eps")),
         "is_tied": bool(whole.tie_word_embeddings), "qkv_bias": has(first, "q_proj"), "o_bias": has(first, "o_proj"),
-        "ffn_bias": has(getattr(model.layers[0], "mlp", None), "gate_proj"), "attention_scale": first.scaling,
+        "ffn_bias": has(getattr(model.layers[0], "mlp", None), "c_fc" if kind == "starcoder2" else "gate_proj"), "attention_scale": first.scaling,
         "embedding_scale": config.embedding_multiplier if kind == "granite" else
                            config.hidden_size ** 0.5 if "gemma" in kind else 1.0,
         "residual_scale": config.residual_multiplier if kind == "granite" else 1.0,
-        "logit_scale": 1 / config.logits_scaling if kind == "granite" else 1.0,
+        "logit_scale": 1 / config.logits_scaling if kind == "granite" else config.logit_scale if kind == "cohere2" else 1.0,
         "attention_cap": getattr(first, "attn_logit_softcapping", None) or 0,
         "logit_cap": getattr(config, "final_logit_softcapping", None) or 0,
         "window": max(windows),
-        "layers": "".join(letter_of(layer, window) for layer, window in zip(model.layers, windows)),
-        "local": "".join(".l"[kind in GEMMA3 and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
+        "layers": "".join(letter_of(kind, layer, window) for layer, window in zip(model.layers, windows)),
+        "local": "".join(".l"[kind in TWO_ROTATIONS and t == SLIDING] for t in getattr(config, "layer_types", None) or [FULL]),
         "rotations": [rotation(config, rotary, t) for t in kinds
                       if t is None or t in config.layer_types],
         "n_expert": 0,
     }
+    if config.model_type == "ministral3":
+        made["temperature"] = config.rope_parameters["llama_4_scaling_beta"]
+        made["temperature_step"] = config.rope_parameters["original_max_position_embeddings"]
     if kind in DELTA:
         rule = model.layers[has_state.index(True)].linear_attn
         made |= {"conv_rows": rule.conv_kernel_size, "delta_keys": rule.num_k_heads, "delta_values": rule.num_v_heads,
@@ -252,14 +285,17 @@ def main():
         for kind, name in CLASSES.items():
             special = {n: SMALL | fields for n, fields in SPECIAL.get(kind, {}).items()}
             common = COMMON
-            if kind in VISION:  # differs from the text's class in the place of the values alone
+            if kind in VISION:  # the text model's values are in another place
                 common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
+            if kind == "mistral3":
+                special = {f"{n}, {t}": COMMON[n] | {"model_type": t} for t in ("mistral", "ministral3")
+                           for n in ("silent", "numbers", "no window")}
             for case, fields in (common | special).items():
                 name_of_class = f"{name}ForConditionalGeneration" if kind in VISION else f"{name}ForCausalLM"
                 if kind in DELTA and fields.get("num_hidden_layers") == 2:
                     fields = {"full_attention_interval": 2} | fields  # a layer of each kind
-                if kind in GEMMA3 and fields.get("num_hidden_layers") == 2:
-                    fields = {"sliding_window_pattern": 2} | fields  # a layer with each rotation
+                if kind in TWO_ROTATIONS and fields.get("num_hidden_layers") == 2:  # a layer with each rotation
+                    fields = {"layer_types": [SLIDING, FULL]} | fields if kind == "olmo3" else {"sliding_window_pattern": 2} | fields
                 fields = {"text_config": fields} if kind in VISION else fields
                 fields = {"architectures": [name_of_class], "model_type": kind, **fields}
                 try:

@@ -70,6 +70,7 @@ QWEN35 = QWEN2.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]+",
 GPT4O = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
          r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SEED = QWEN2.replace(r"\p{N}| ", r"\p{N}{1}| ").replace(r"\p{N}]+[\r\n]*", r"\p{N}\r\n]+")
 TEKKEN = GPT4O.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace(r"\p{N}{1,3}", r"\p{N}")
 
 # In several steps: expressions, or what tokenizers has for the step.
@@ -123,7 +124,7 @@ def pre_tokenizer(pre):
         steps = [p.Digits(individual_digits=True) if step == "digit" else
                  p.Split(Regex(step.replace("%s", deepseek_letters())), "isolated") for step in STEPS[pre]]
         return p.Sequence(steps + [byte_level])
-    pattern = {"llama-bpe": LLAMA3, "qwen2": QWEN2, "gpt-4o": GPT4O, "tekken": TEKKEN, "qwen35": QWEN35}[pre]
+    pattern = {"llama-bpe": LLAMA3, "qwen2": QWEN2, "gpt-4o": GPT4O, "tekken": TEKKEN, "qwen35": QWEN35, "seed-coder": SEED}[pre]
     return p.Sequence([p.Split(Regex(pattern), "isolated", invert=False), byte_level])
 
 
@@ -187,6 +188,8 @@ def make_bpe(pre):
     if pre == "deepseek-v3":  # U+1FAE9 is a symbol since Unicode 16, which not every libpcre2 knows
         lines[STRINGS.index("\U0001fae8 \U0001fae9")] = "?"
     write(OUT, name + ".ids", lines)
+    if pre == "qwen2":  # the same tokens with other words
+        write(OUT, "bpe-seed-coder.ids", bpe_ids(bpe_tokenizer("seed-coder", vocab, merges, special[:-1], special[-1:])))
     if pre == "gpt-2":
         write(OUT, "bpe-strips.ids", bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:], True)))
 

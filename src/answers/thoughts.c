@@ -33,6 +33,9 @@ static const struct thought_form forms[] = {
       {"<|thought_end|>", AT_BEGIN | IN_THOUGHT, PART_REPLY}}},
     /* Magistral */
     {{{"[THINK]", AT_BEGIN, PART_THOUGHT}, {"[/THINK]", AT_BEGIN | IN_THOUGHT, PART_REPLY}}},
+    /* Seed-OSS */
+    {{{"<seed:think>", AT_BEGIN, PART_THOUGHT},
+      {"</seed:think>", AT_BEGIN | IN_THOUGHT, PART_REPLY}}},
     /* gpt-oss: an answer is several messages, each in a channel */
     {{{"<|channel|>analysis<|message|>", ANYWHERE, PART_THOUGHT},
       {"<|channel|>commentary<|message|>", ANYWHERE, PART_REPLY},

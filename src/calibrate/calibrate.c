@@ -578,7 +578,9 @@ static int check_model(const struct rf_source *source, struct rf_error *error)
                       : source->params.fused        ? "models with fused matrices"
                       : source->params.delta_values ? "models with the delta rule"
                       : source->params.conv_rows    ? "models with convolutions"
-                                                    : NULL;
+                      : source->params.parallel ? "models whose feed-forward is beside attention"
+                      : source->params.no_gate  ? "models whose feed-forward has no gate"
+                                                : NULL;
     return why ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "%s: %s cannot be calibrated yet; quantise without a text", source->name,
                          why)

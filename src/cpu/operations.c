@@ -63,6 +63,20 @@ static float *worker_row(const struct cpu_view *view, const struct rf_worker *wo
     return view->worker_rows + (size_t)worker->index * view->worker_row_floats;
 }
 
+/* Writes x less its mean. The sum has one order for every n. */
+static void centre_row(float *out, const float *x, size_t n)
+{
+    enum { LANES = 8 };
+    double sums[LANES] = {0}, sum = 0;
+    size_t whole = n / LANES * LANES;
+    for (size_t j = 0; j < whole; j += LANES)
+        for (size_t l = 0; l < LANES; l++) sums[l] += (double)x[j + l];
+    for (size_t j = whole; j < n; j++) sums[j - whole] += (double)x[j];
+    for (size_t l = 0; l < LANES; l++) sum += sums[l];
+    float mean = (float)(sum / (double)n);
+    for (size_t j = 0; j < n; j++) out[j] = x[j] - mean;
+}
+
 void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  const int32_t *picked, size_t n_rows)
 {
@@ -71,7 +85,12 @@ void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct r
     struct cpu_items items = cpu_items(worker, n_rows, rows_grain(n_rows));
     for (size_t i; cpu_items_next(&items, &i);) {
         const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
+        if (op->is_centred) {
+            centre_row(normed, row, x->width);
+            row = normed;
+        }
         view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
+        for (size_t j = 0; op->bias[0] && j < x->width; j++) normed[j] += op->bias[0]->f32[j];
         rf_cpu_pack(view, &view->buffers[op->out[0]], i, (size_t)op->column, x->width, normed);
     }
 }
@@ -91,6 +110,12 @@ static void rotate_head(const struct cpu_view *view, float *head, size_t row,
         *a = x * c - y * s;
         *b = x * s + y * c;
     }
+}
+
+static void grow_query(const struct cpu_view *view, float *head, size_t row)
+{
+    float factor = rf_query_growth(view->params, view->rows[row].position);
+    for (int32_t i = 0; factor != 1 && i < view->params->head_dim; i++) head[i] *= factor;
 }
 
 /* Quantises the groups that the pass's last rows are the first to read quantised. */
@@ -124,7 +149,10 @@ void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const st
         float *head = buffer_row(is_key ? k : q, row) + h * dim;
         if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
         rotate_head(view, head, row, op->rotation);
-        if (!is_key) continue;
+        if (!is_key) {
+            grow_query(view, head, row);
+            continue;
+        }
         struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
         size_t slot = (size_t)view->rows[row].slot;
         rf_cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
@@ -142,6 +170,26 @@ static void clamp_gate(const struct rf_op *op, float *gate, float *up, size_t n)
         float g = gate[j] < cap ? gate[j] : cap, u = up[j] < cap ? up[j] : cap;
         gate[j] = alpha * g;
         up[j] = ((u > -cap ? u : -cap) + 1.0f) * inverse;
+    }
+}
+
+/* gelu(x), as that of a gate before a row of ones. */
+void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    float ones[PART], *made = worker_row(view, worker);
+    const struct cpu_buffer *x = &view->buffers[op->in[0]];
+    struct cpu_buffer *out = &view->buffers[op->out[0]];
+    size_t width = x->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
+    size_t parts = (width + part - 1) / part;
+    for (size_t j = 0; j < PART; j++) ones[j] = 1;
+    struct cpu_items items = cpu_items(worker, view->n_rows * parts, rows_grain(view->n_rows));
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * part,
+               n = width - first < part ? width - first : part;
+        const float *row = buffer_row(x, i) + first;
+        for (size_t at = 0; at < n; at += PART)
+            view->kernels->gelu_gate(made + at, row + at, ones, n - at < PART ? n - at : PART);
+        rf_cpu_pack(view, out, i, first, n, made);
     }
 }
 

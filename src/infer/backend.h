@@ -159,12 +159,14 @@ enum rf_op_kind {
     /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares
      * the rotations of the rows' positions. A draft head's program has one of each. */
     RF_OP_EMBED,
-    RF_OP_NORM,   /* out[0] = RMS norm of in[0], times weight[0]; see `column` */
+    RF_OP_NORM,   /* out[0] = RMS norm of in[0], less its mean if is_centred, times weight[0], plus
+                     bias[0] or NULL; see `column` */
     RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate; see
                      `blocks` */
     RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;
-                         writes in[1] and in[2] (v) to the cache's `layer`; by `rotation` */
+                         multiplies q by rf_query_growth; writes in[1] and in[2] (v) to the cache's
+                         `layer`; by `rotation` */
     RF_OP_ATTENTION,  /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
                          follows and its own. With a window the last `window` of them. With a cap,
                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
@@ -199,6 +201,7 @@ enum rf_op_kind {
                            where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
                            in[1] are undefined */
     RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
+    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
@@ -227,7 +230,8 @@ struct rf_op {
     int32_t layer;
     int32_t n; /* layers of a RF_OP_LINEAR */
     int accumulate;
-    int may_stop; /* a cancelled pass ends after this operation */
+    int may_stop;   /* a cancelled pass ends after this operation */
+    int is_centred; /* of a NORM */
     float scale;
     float cap;      /* 0: none */
     int32_t window; /* 0: none */

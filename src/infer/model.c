@@ -90,7 +90,8 @@ static int want_all(struct plan_list *list, const struct rf_source *source,
         rf_calloc(allocator, (size_t)p->n_layer, sizeof *model->layers, "layers", error);
     if (!list->plans || !model->layers) return RF_ERR_MEMORY;
 #define WANT(field, gguf, hf, role, ne0, ne1, condition) \
-    want(list, -1, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
+    if ((condition) || &model->field == &model->output)  \
+        want(list, -1, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
     RF_EACH_MODEL_TENSOR(WANT)
 #undef WANT /* a tied output head has no tensor but the embedding table */
     for (int32_t i = 0; i < p->n_layer; i++) want_layer(list, i, &model->layers[i]);

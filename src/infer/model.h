@@ -7,7 +7,7 @@
 #include "weights/kept.h"
 
 struct rf_layer {
-    struct rf_weight *attn_norm, *q, *k, *v, *o;
+    struct rf_weight *attn_norm, *attn_norm_bias, *q, *k, *v, *o; /* norms may be NULL */
     struct rf_weight *q_bias, *k_bias, *v_bias;  /* NULL where the architecture has none */
     struct rf_weight *q_norm, *k_norm;           /* may be NULL */
     struct rf_weight *conv_in, *conv, *conv_out; /* replace q, k, v and o; conv is [n_embd][rows] */
@@ -15,8 +15,8 @@ struct rf_layer {
     /* Replace q, k, v and o in a layer with the delta rule (RF_OP_DELTA). */
     struct rf_weight *delta_qkv, *delta_z, *delta_beta, *delta_alpha, *delta_out;
     struct rf_weight *delta_conv, *delta_decay, *delta_step, *delta_norm;
-    struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* may be NULL */
-    struct rf_weight *gate, *up, *down;
+    struct rf_weight *attn_post_norm, *ffn_norm, *ffn_norm_bias, *ffn_post_norm; /* may be NULL */
+    struct rf_weight *gate, *up, *down;                /* gate may be NULL */
     struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
@@ -29,7 +29,8 @@ struct rf_model {
     const struct rf_allocator *allocator;
     const struct rf_source *source;
     struct rf_weights *weights;
-    struct rf_weight *token_embd, *output_norm, *output; /* a tied output has token_embd's tensor */
+    struct rf_weight *token_embd, *output;            /* a tied output has token_embd's tensor */
+    struct rf_weight *output_norm, *output_norm_bias; /* a bias may be NULL */
     struct rf_layer *layers;
 };
 

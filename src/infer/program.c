@@ -134,9 +134,14 @@ static void add_branch(struct rf_program *program, int32_t i, enum rf_slot in,
 }
 
 /* The input of a branch: the norm of x, or x itself where the norm comes after it. */
-static struct rf_op *add_input(struct rf_program *program, int32_t i, const struct rf_weight *norm)
+static struct rf_op *add_input(struct rf_program *program, int32_t i, const struct rf_weight *norm,
+                               const struct rf_weight *bias)
 {
-    return add_op(program, norm ? RF_OP_NORM : RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, norm);
+    struct rf_op *op =
+        add_op(program, norm ? RF_OP_NORM : RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, norm);
+    op->bias[0] = bias;
+    op->is_centred = norm && program->params->layer_norm;
+    return op;
 }
 
 /* The branch of a layer with a convolution in place of attention. */
@@ -227,7 +232,7 @@ static void add_attention_branch(struct rf_program *program, int32_t i,
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
 {
-    add_input(program, i, layer->attn_norm)->may_stop = 1;
+    add_input(program, i, layer->attn_norm, layer->attn_norm_bias)->may_stop = 1;
     if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     if (layer->conv)
         add_conv(program, i, layer);
@@ -236,15 +241,21 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
     else
         add_attention_branch(program, i, layer, taps_inputs);
 
-    add_input(program, i, layer->ffn_norm);
+    if (!program->params->parallel) add_input(program, i, layer->ffn_norm, layer->ffn_norm_bias);
     if (layer->router) {
         add_experts(program, i, layer);
         return;
     }
     if (taps_inputs) tap_input(program, RF_INPUT_FFN);
-    struct rf_op *both = add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
-    both->bias[0] = layer->gate_bias;
-    both->bias[1] = layer->up_bias;
+    if (layer->gate) {
+        struct rf_op *both = add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
+        both->bias[0] = layer->gate_bias;
+        both->bias[1] = layer->up_bias;
+    } else {
+        add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_UP, layer->up)->bias[0] =
+            layer->up_bias;
+        add_op(program, RF_OP_GELU, i, RF_SLOT_UP, RF_SLOT_GATED, NULL);
+    }
     if (taps_inputs)
         program->body[program->n_body - 1].out[0] = tap_slot(RF_INPUT_DOWN);
     else
@@ -257,7 +268,9 @@ static void add_head(struct rf_program *program, const struct rf_model *model)
                                       .n = 1,
                                       .in = {RF_SLOT_X},
                                       .out = {RF_SLOT_NORMED},
-                                      .weight = {model->output_norm}};
+                                      .is_centred = program->params->layer_norm,
+                                      .weight = {model->output_norm},
+                                      .bias = {model->output_norm_bias}};
     program->head[1] = (struct rf_op){.kind = RF_OP_LINEAR,
                                       .n = 1,
                                       .in = {RF_SLOT_NORMED},
@@ -291,7 +304,7 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_V] = {.width = n_kv},
         [RF_SLOT_ATTENDED] = {.width = n_q, .is_operand = 1},
         [RF_SLOT_BRANCH] = {.width = params->n_embd},
-        [RF_SLOT_GATE] = {.width = n_ff},
+        [RF_SLOT_GATE] = {.width = params->no_gate ? 0 : n_ff},
         [RF_SLOT_UP] = {.width = n_ff},
         [RF_SLOT_GATED] = {.width = n_ff, .is_operand = 1},
         [RF_SLOT_ROUTED] = {.width = params->n_expert},

@@ -10,6 +10,7 @@
 
 /* Parts of a fused tensor, in order; rows of the parts in `rows`. */
 struct fused {
+    enum rf_fused kind;
     const char *name;
     const char *parts[3];
     int64_t rows[3];
@@ -17,14 +18,15 @@ struct fused {
 
 /* The tensor's place in `fused`, and the number of its layer with the length of the text before its
  * name; or NULL. */
-static const struct fused *find_fused(const struct fused *fused, size_t n, const char *name,
-                                      const char **rest)
+static const struct fused *find_fused(const struct fused *fused, size_t n, int32_t kinds,
+                                      const char *name, const char **rest)
 {
     static const char prefix[] = "blk.";
     if (strncmp(name, prefix, strlen(prefix)) != 0) return NULL;
     *rest = strchr(name + strlen(prefix), '.');
     for (size_t i = 0; *rest && i < n; i++)
-        if (strcmp(*rest + 1, fused[i].name) == 0) return &fused[i];
+        if (kinds & (int32_t)fused[i].kind && strcmp(*rest + 1, fused[i].name) == 0)
+            return &fused[i];
     return NULL;
 }
 
@@ -65,17 +67,20 @@ void rf_tensors_split(struct rf_reading *reading)
     struct rf_source *source = reading->source;
     const struct rf_params *p = &source->params;
     if (reading->code || !p->fused) return;
-    const struct fused fused[] = {
-        {"attn_qkv.weight",
-         {"attn_q.weight", "attn_k.weight", "attn_v.weight"},
-         {rf_n_q(p), rf_n_kv(p), rf_n_kv(p)}},
-        {"ffn_up.weight", {"ffn_gate.weight", "ffn_up.weight"}, {p->n_ff, p->n_ff}}};
+    const struct fused fused[] = {{RF_FUSED_QKV,
+                                   "attn_qkv.weight",
+                                   {"attn_q.weight", "attn_k.weight", "attn_v.weight"},
+                                   {rf_n_q(p), rf_n_kv(p), rf_n_kv(p)}},
+                                  {RF_FUSED_GATE_UP,
+                                   "ffn_up.weight",
+                                   {"ffn_gate.weight", "ffn_up.weight"},
+                                   {p->n_ff, p->n_ff}}};
     struct rf_tensor *all = rf_keep(reading, 3 * (size_t)source->n_tensors, sizeof *all, "tensors");
     int32_t n = 0;
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
         const struct rf_tensor *tensor = &source->tensors[i];
         const char *rest;
-        const struct fused *of = find_fused(fused, 2, tensor->name, &rest);
+        const struct fused *of = find_fused(fused, 2, p->fused, tensor->name, &rest);
         int64_t rows = 0;
         for (size_t k = 0; of && k < 3; k++) rows += of->rows[k];
         /* Any other number of rows is reported with the shapes of the parts. */

@@ -51,9 +51,14 @@ const struct rf_arch_row rf_arch_rows[] = {
      .gguf_rope = RF_ROPE_NORM,
      .keys = RF_KEYS_SCALES | RF_KEYS_LLAMA3 | RF_KEYS_LONGROPE},
     {.arch = RF_ARCH_OLMO2,
-     .name = "olmo2",
+     .name = "olmo2", /* OLMo 3 is one with a window */
      .gguf_rope = RF_ROPE_NEOX,
-     .traits = {.qk_norm = 1, .qk_norm_rows = 1, .post_norm = 1, .no_input_norm = 1}},
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.qk_norm = 1, .qk_norm_rows = 1, .post_norm = 1, .no_input_norm = 1},
+     .flags = {RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE, 0},
+     .period = 4,
+     .odd_one = 3,
+     .by_window = 1},
     {.arch = RF_ARCH_SMOLLM3,
      .name = "smollm3",
      .gguf_rope = RF_ROPE_NORM,
@@ -65,7 +70,7 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "phi3",
      .gguf_rope = RF_ROPE_NEOX,
      .keys = RF_KEYS_WINDOW | RF_KEYS_LONGROPE,
-     .traits = {.fused = 1}},
+     .traits = {.fused = RF_FUSED_QKV | RF_FUSED_GATE_UP}},
     {.arch = RF_ARCH_GEMMA2,
      .name = "gemma2",
      .gguf_rope = RF_ROPE_NEOX,
@@ -112,6 +117,37 @@ const struct rf_arch_row rf_arch_rows[] = {
      .odd_one = 5,
      .sqrt_embedding = 1,
      .n_layer_27b = 62},
+    {.arch = RF_ARCH_SEED_OSS, .name = "seed_oss", .gguf_rope = RF_ROPE_NEOX},
+    {.arch = RF_ARCH_GLM4,
+     .name = "glm4",
+     .gguf_rope = RF_ROPE_NORM,
+     .traits = {.post_norm = 1, .fused = RF_FUSED_GATE_UP}},
+    {.arch = RF_ARCH_EXAONE4,
+     .name = "exaone4",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LLAMA3,
+     .traits = {.qk_norm = 1, .post_norm = 1, .no_input_norm = 1},
+     .flags = {RF_LAYER_WINDOW, RF_LAYER_NO_ROPE},
+     .period = 4,
+     .odd_one = 3,
+     .by_window = 1},
+    {.arch = RF_ARCH_COHERE2,
+     .name = "cohere2",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LOGITS,
+     .traits = {.layer_norm = 1, .parallel = 1},
+     .flags = {RF_LAYER_WINDOW, RF_LAYER_NO_ROPE},
+     .period = 4,
+     .odd_one = 3},
+    {.arch = RF_ARCH_STARCODER2,
+     .name = "starcoder2",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.layer_norm = 1, .norm_bias = 1, .no_gate = 1, .gelu = 1}},
+    {.arch = RF_ARCH_MISTRAL3, /* Ministral 3, and what Mistral Small 3.1 and later are in GGUF */
+     .name = "mistral3",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_LLAMA3 | RF_KEYS_TEMPERATURE},
     {.name = NULL},
 };
 
@@ -150,7 +186,7 @@ void rf_arch_end(struct rf_reading *reading)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "a sliding window is not supported in a %s model",
                row->name);
     if (row->sqrt_embedding) params->embedding_scale = sqrtf((float)params->n_embd);
-    if (!row->period || params->layer_flags) return;
+    if (!row->period || params->layer_flags || (row->by_window && !params->window)) return;
     uint8_t *flags = rf_arch_own_flags(reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)
         flags[i] = row->flags[i % row->period == row->odd_one];

@@ -1,6 +1,10 @@
 /* Recognises an output head that repeats the embeddings. Converters write such a copy of a tied
- * matrix in a type of its own, so rows are compared, not bytes. */
+ * matrix in a type of its own, so values are compared, not bytes; in safetensors files copies have
+ * the same bytes. */
+#include <string.h>
+
 #include "model/dtype.h"
+#include "model/reader.h"
 #include "model/tensors.h"
 
 /* A piece is a whole number of blocks of every type. */
@@ -49,4 +53,21 @@ int rf_source_head_is_copy(const struct rf_source *source)
     }
     /* Squared, so that no root is needed; rows of zeros or of NaNs are no copies. */
     return product > 0 && product * product > least_cosine * least_cosine * a_square * b_square;
+}
+
+void rf_tensors_tie(struct rf_reading *reading)
+{
+    struct rf_source *source = reading->source;
+    const struct rf_tensor *table = rf_source_tensor(source, RF_TOKEN_EMBD),
+                           *head = rf_source_tensor(source, RF_OUTPUT);
+    if (!table || !head || table->dtype != head->dtype ||
+        memcmp(table->ne, head->ne, sizeof table->ne) != 0)
+        return;
+    size_t n = (size_t)table->ne[1], row = (size_t)table->bytes / n, step = (n + ROWS - 1) / ROWS;
+    const char *a = table->data, *b = head->data;
+    for (size_t i = 0; i < n; i += step)
+        if (memcmp(a + i * row, b + i * row, row) != 0) return;
+    size_t at = (size_t)(head - source->tensors), after = (size_t)source->n_tensors - at - 1;
+    memmove(source->tensors + at, source->tensors + at + 1, after * sizeof *source->tensors);
+    source->n_tensors--;
 }

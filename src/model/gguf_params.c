@@ -20,11 +20,15 @@ static void read_architecture(struct rf_gguf *gguf)
         rf_arch_begin(params, rf_arch_row(RF_ARCH_LLAMA));
         params->arch_name = RF_GGUF_HEAD;
     }
-    if (!params->arch_name && !reading->code) rf_gguf_refuse_architecture(gguf, name);
     struct rf_str type = rf_gguf_string(gguf, "general.type", rf_str_of("model"));
+    if (rf_str_is(type, "mmproj"))
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "is the part of a model that reads images or sound (general.type \"mmproj\"); only "
+               "the file with the text model can run");
     if (!rf_str_is(type, "model"))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "general.type is \"%.*s\"; only a \"model\" can run",
                rf_shown(type), type.data);
+    if (!params->arch_name && !reading->code) rf_gguf_refuse_architecture(gguf, name);
     int64_t n_parts = rf_gguf_integer(gguf, "split.count", 0, UINT16_MAX, 1);
     if (n_parts > 1 && !gguf->is_joined)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
@@ -135,17 +139,34 @@ static void read_attention(struct rf_gguf *gguf)
     params->rope_dim = gguf_count(gguf, ".rope.dimension_count", params->head_dim);
 }
 
+/* transformers' attention_factor, which llama.cpp's converter copies and llama.cpp does not read:
+ * both compute the same where it is the magnitude that YaRN gives. */
+static void check_attention_factor(struct rf_gguf *gguf, double magnitude)
+{
+    enum { DIGITS = 10000 };
+    double stated = rf_gguf_float(gguf, ".rope.scaling.yarn_attn_factor", 0);
+    if (stated == 0 || stated == 1 || fabs(stated - magnitude) * DIGITS <= magnitude) return;
+    rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+           "key %s is %g, which is not supported: YaRN's own factor is %g", gguf->key, stated,
+           magnitude);
+}
+
 /* llama.cpp multiplies YaRN's own magnitude by attn_factor. */
 static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
 {
     int32_t trained = gguf->reading->source->params.n_ctx_train;
+    /* transformers' mscale_all_dim beside an mscale of 1 */
+    double weight = rf_gguf_float(gguf, ".rope.scaling.yarn_log_multiplier", 0);
+    double magnitude =
+        rf_yarn_magnitude(factor, 1) / (weight != 0 ? rf_yarn_magnitude(factor, weight) : 1);
     const struct rf_yarn yarn = {
         .factor = factor,
         .original = gguf_count(gguf, ".rope.scaling.original_context_length", trained),
         .beta_fast = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_fast", 32),
         .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
         .is_whole = !rf_arch_row(gguf->reading->source->params.arch)->yarn_is_exact,
-        .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
+        .magnitude = attn_factor * magnitude};
+    check_attention_factor(gguf, magnitude);
     rf_rope_yarn(gguf->reading, &gguf->reading->source->params.rope, &yarn);
 }
 
@@ -194,13 +215,12 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
                 {".final_logit_softcapping", 0, RF_KEYS_CAPS},
                 {".attention.output_scale", 1, 0},
                 {".attention.value_scale", 1, 0},
-                {".attention.temperature_scale", 0, 0},
-                {".logit_scale", 1, RF_KEYS_SCALES},
+                {".attention.temperature_scale", 0, RF_KEYS_TEMPERATURE},
+                {".logit_scale", 1, RF_KEYS_SCALES | RF_KEYS_LOGITS},
                 {".residual_scale", 1, RF_KEYS_SCALES},
                 {".embedding_scale", 1, RF_KEYS_SCALES},
                 {".rope.scaling.yarn_ext_factor", 1, 0},
-                {".rope.scaling.yarn_attn_factor", 1, 0},
-                {".rope.scaling.yarn_log_multiplier", 0, 0},
+                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE},
                 {".expert_weights_scale", 1, 0},
                 {".expert_group_count", 1, 0},
                 {".leading_dense_block_count", 0, RF_KEYS_EXPERTS},
@@ -242,6 +262,17 @@ static void read_window_pattern(struct rf_gguf *gguf)
         flags[i] = row->flags[is_list ? !value->data[i] : i % period == period - 1];
 }
 
+/* The base frequency in layers with a rotation of their own: the architecture's, else that of the
+ * other layers. */
+static void gguf_local_rope(struct rf_gguf *gguf)
+{
+    struct rf_params *params = &gguf->reading->source->params;
+    const struct rf_arch_row *row = rf_arch_row(params->arch);
+    if (!(row->flags[0] & RF_LAYER_LOCAL_ROPE) || (row->by_window && !params->window)) return;
+    float theta = params->rope_local.theta > 0 ? params->rope_local.theta : params->rope.theta;
+    params->rope_local.theta = (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)theta);
+}
+
 /* Factors and caps. Such keys were refused for an architecture that has none. */
 static void gguf_scales(struct rf_gguf *gguf)
 {
@@ -249,15 +280,18 @@ static void gguf_scales(struct rf_gguf *gguf)
     params->embedding_scale = (float)rf_gguf_float(gguf, ".embedding_scale", 0);
     params->residual_scale = (float)rf_gguf_float(gguf, ".residual_scale", 0);
     params->attention_scale = (float)rf_gguf_float(gguf, ".attention.scale", 0);
-    double divisor = rf_gguf_float(gguf, ".logit_scale", 0);
-    if (divisor != 0) params->logit_scale = (float)(1 / divisor);
+    double factor = rf_gguf_float(gguf, ".logit_scale", 0);
+    int divides = !(rf_arch_row(params->arch)->keys & RF_KEYS_LOGITS);
+    params->logit_scale = (float)(divides && factor != 0 ? 1 / factor : factor);
+    params->temperature = (float)rf_gguf_float(gguf, ".attention.temperature_scale", 0);
+    if (params->temperature != 0)
+        params->temperature_step =
+            gguf_count(gguf, ".rope.scaling.original_context_length", params->n_ctx_train);
     params->attention_cap = (float)rf_gguf_float(gguf, ".attn_logit_softcapping", 0);
     params->logit_cap = (float)rf_gguf_float(gguf, ".final_logit_softcapping", 0);
     params->window = (int32_t)rf_gguf_integer(gguf, ".attention.sliding_window", 0, INT32_MAX, 0);
     if (params->window > 0) read_window_pattern(gguf);
-    if (params->rope_local.theta > 0)
-        params->rope_local.theta =
-            (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_local.theta);
+    gguf_local_rope(gguf);
     /* Gemma's query_pre_attn_scalar is no key: only the 27B models have another than head_dim. */
     if (params->n_layer == rf_arch_row(params->arch)->n_layer_27b)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
@@ -379,7 +413,8 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     read_attention(gguf);
     read_deltas(gguf);
     params->rope.theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
-    static const char eps[] = ".attention.layer_norm_rms_epsilon";
+    const char *eps =
+        params->layer_norm ? ".attention.layer_norm_epsilon" : ".attention.layer_norm_rms_epsilon";
     if (!rf_gguf_find(gguf, eps)) rf_gguf_missing(gguf);
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);

@@ -9,7 +9,7 @@
 
 /* Names in a list, cut with "..." where it gets long. */
 struct list {
-    char text[160];
+    char text[256];
     size_t used;
     int n, is_cut;
 };
@@ -91,6 +91,7 @@ static void list_keys(const struct rf_gguf *gguf, struct rf_str arch, struct lis
                                         "rope.scale_linear",
                                         "attention.value_length",
                                         "attention.layer_norm_rms_epsilon",
+                                        "attention.layer_norm_epsilon",
                                         "rope.scaling.type",
                                         "rope.scaling.factor",
                                         "rope.dimension_count",

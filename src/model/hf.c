@@ -193,6 +193,7 @@ static void hf_read_all(struct rf_hf *hf)
     if (hf->adds_one) rf_norms_add_one(reading);
     if (reading->source->params.delta_values) rf_decays_from_log(reading);
     if (!reading->code) rf_tensors_sort(reading);
+    if (!reading->code && hf->is_tied) rf_tensors_tie(reading);
     if (!reading->code) rf_layout_check(reading);
     if (!reading->code) rf_hf_check_vocab_size(hf);
     if (reading->source->params.tied_output && !hf->is_tied)

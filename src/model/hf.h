@@ -56,9 +56,13 @@ void rf_hf_read_params(struct rf_hf *hf);
 /* The rotation of a class of transformers where config.json does not mention it. */
 struct rf_hf_rope {
     double theta;
+    double local;               /* base frequency in layers with a rotation of their own; 0: that of
+                                   the architecture, and rope_local_base_freq is read */
     int32_t original;           /* original_max_position_embeddings, in the class's own place: that
                                    of the scaling does not count; 0: it does */
-    const struct rf_yarn *yarn; /* YaRN but for its magnitude; NULL: no scaling */
+    const struct rf_yarn *yarn; /* YaRN; its magnitude is 0: the paper's; NULL: no scaling */
+    double yarn_theta;  /* base frequency of that, in the place of rope_theta; 0: rope_theta */
+    double temperature; /* llama_4_scaling_beta; 0: the key is not read */
 };
 /* Reads all rotations, and the lengths that they depend on, of parameters that are checked. */
 void rf_hf_read_rope(struct rf_hf *hf, const struct rf_hf_rope *defaults);
@@ -80,8 +84,7 @@ const struct rf_json *rf_hf_object(struct rf_hf *hf, const char *key);
 void rf_hf_read_sampling(struct rf_hf *hf);
 /* Call when the tensors are known. */
 void rf_hf_check_vocab_size(struct rf_hf *hf);
-/* Fills source->tensors from all shards and translates the names. Skips the output head where the
- * configuration says that it is the embedding. */
+/* Fills source->tensors from all shards and translates the names. */
 void rf_safetensors_read(struct rf_hf *hf);
 /* Translates a GGUF name to the folder's name. */
 void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *buffer,

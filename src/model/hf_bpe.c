@@ -40,6 +40,10 @@ static const struct {
     {"qwen2", {{SPLIT, LLAMA3("\\p{N}")}, {BYTES, NULL}}},
     {"gpt-4o", {{SPLIT, O200K("(?i:" CONTRACTIONS ")?", "\\p{N}{1,3}")}, {BYTES, NULL}}},
     {"tekken", {{SPLIT, O200K("", "\\p{N}")}, {BYTES, NULL}}},
+    {"seed-coder",
+     {{SPLIT, "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}|"
+              " ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES},
+      {BYTES, NULL}}},
     {"qwen35",
      {{SPLIT, "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
               " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES},

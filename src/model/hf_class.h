@@ -22,6 +22,7 @@ struct rf_hf_class {
     enum rf_arch arch;
     int32_t n_layer, n_embd, n_ff, n_head, n_ctx;
     int32_t n_head_kv, head_dim; /* 0: as many as heads; n_embd / n_head */
+    int is_interleaved;          /* neighbouring elements of a head rotate together */
     double rms_eps;              /* 0: 1e-6 */
     const char *eps_key;         /* NULL: rms_norm_eps */
     struct rf_hf_rope rope;
@@ -34,9 +35,11 @@ struct rf_hf_class {
     int is_tied;          /* tie_word_embeddings */
     const char *qkv_bias; /* the flag of biases of q, k and v; NULL: the architecture decides */
     int has_o_bias;       /* that flag is of o's bias, too */
+    const char *o_bias;   /* the flag of o's bias alone, which is false; or NULL */
     int has_bias;         /* the flag is true */
-    int has_mlp_bias;     /* mlp_bias is read; it is false */
+    const char *mlp_bias; /* the flag of the feed-forward's biases: false, or the same; or NULL */
     int has_vision;       /* the text model's parameters are in text_config */
+    int names_text;       /* text_config has the model_type of another class, whose values count */
     int32_t n_expert, n_expert_used;
     int32_t n_ff_expert, n_ff_shared; /* 0: intermediate_size; none */
     int norms_experts;                /* norm_topk_prob, where it is read */

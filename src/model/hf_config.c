@@ -12,8 +12,8 @@ static const char file[] = "config.json";
 
 static void refuse_variants(struct rf_hf *hf)
 {
-    int gelu = hf->reading.source->params.gelu;
-    const char *key = gelu ? "hidden_activation" : "hidden_act",
+    int gelu = hf->reading.source->params.gelu, has_gate = !hf->reading.source->params.no_gate;
+    const char *key = gelu && has_gate ? "hidden_activation" : "hidden_act",
                *wanted = gelu ? "gelu_pytorch_tanh" : "silu",
                *same = gelu ? "gelu_new" : "swish"; /* another name */
     struct rf_str act = rf_hf_string(hf, hf->text, key);
@@ -49,12 +49,11 @@ static void read_heads(struct rf_hf *hf, const struct rf_hf_class *class)
     partial = rf_hf_number(hf, hf->text, "partial_rotary_factor", partial);
     partial = rf_hf_number(hf, rope, "partial_rotary_factor", partial);
     partial = rf_hf_number(hf, rf_hf_object(hf, "rope_scaling"), "partial_rotary_factor", partial);
-    if (partial <= 0 || partial > 1 ||
-        (partial != 1 && class->arch != RF_ARCH_PHI3 && !(class->partial > 0)))
-        rf_bad_part(
-            &hf->reading, file, RF_ERR_UNSUPPORTED,
-            "partial_rotary_factor is %g; only 1 is supported, and less in Phi3 and Qwen3.5",
-            partial);
+    if (partial <= 0 || partial > 1 || (partial != 1 && !(class->partial > 0)))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "partial_rotary_factor is %g; only 1 is supported, and less in Phi3, Glm4 and "
+                    "Qwen3.5",
+                    partial);
     else
         params->rope_dim = (int32_t)(params->head_dim * partial);
 }
@@ -66,7 +65,10 @@ static void read_biases(struct rf_hf *hf, const struct rf_hf_class *class)
     if (class->qkv_bias)
         params->qkv_bias = rf_hf_flag(hf, hf->text, class->qkv_bias, class->has_bias);
     if (class->has_o_bias) params->o_bias = params->qkv_bias;
-    if (class->has_mlp_bias) params->ffn_bias = rf_hf_flag(hf, hf->text, "mlp_bias", 0);
+    if (class->o_bias) params->o_bias = rf_hf_flag(hf, hf->text, class->o_bias, 0);
+    if (!class->mlp_bias) return;
+    int is_same = class->qkv_bias && strcmp(class->mlp_bias, class->qkv_bias) == 0;
+    params->ffn_bias = rf_hf_flag(hf, hf->text, class->mlp_bias, is_same && class->has_bias);
 }
 
 /* Where layers differ: lists of the file, or else rules of the class. */
@@ -93,8 +95,6 @@ static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_hf_class 
     if (late && (!rf_json_integer(late, &rules.n_window_layers) || rules.n_window_layers < 0))
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "max_window_layers is not a whole number from 0 on");
-    if (class->reads_period)
-        rules.period = rf_hf_count(hf, hf->text, "sliding_window_pattern", row->period);
     if (class->windows == RF_HF_WINDOW_NO_ROPE) {
         rules.rope_period = rf_hf_count(hf, hf->text, "no_rope_layer_interval", row->period);
         rules.ropes = rf_json_get(hf->text, "no_rope_layers");
@@ -104,6 +104,8 @@ static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_hf_class 
         rules.types = rf_json_get(hf->text, "layer_types");
         check_list(hf, rules.types, "layer_types");
     }
+    if (class->reads_period && !rules.types)
+        rules.period = rf_hf_count(hf, hf->text, "sliding_window_pattern", row->period);
     return rules;
 }
 
@@ -134,16 +136,17 @@ static int is_window_layer(const struct rf_hf_class *class, const struct layer_r
 static void read_layers(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     const struct rf_params *params = &hf->reading.source->params;
+    const struct rf_arch_row *row = rf_arch_row(class->arch);
     struct layer_rules rules = read_rules(hf, class);
-    int are_alike = params->window == 0 && !rf_arch_row(class->arch)->period;
+    int are_alike = params->window == 0 && (!row->period || row->by_window);
     if (hf->reading.code || are_alike || class->windows <= RF_HF_WINDOW_ALL) return;
     uint8_t *flags = rf_arch_own_flags(&hf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++) {
         int has_window = is_window_layer(class, &rules, i);
-        flags[i] =
-            (uint8_t)((has_window ? RF_LAYER_WINDOW : 0) |
-                      (has_window && params->rope_local.theta > 0 ? RF_LAYER_LOCAL_ROPE : 0) |
-                      (is_rotated(&rules, i) ? 0 : RF_LAYER_NO_ROPE));
+        flags[i] = row->period && class->windows == RF_HF_WINDOW_PERIOD
+                       ? row->flags[!has_window]
+                       : (uint8_t)((has_window ? RF_LAYER_WINDOW : 0) |
+                                   (is_rotated(&rules, i) ? 0 : RF_LAYER_NO_ROPE));
     }
 }
 
@@ -250,6 +253,8 @@ static void read_scales(struct rf_hf *hf, const struct rf_hf_class *class)
         params->attention_scale = (float)rf_hf_number(hf, hf->text, "attention_multiplier", 1);
         params->logit_scale = (float)(1 / rf_hf_number(hf, hf->text, "logits_scaling", 1));
     }
+    if (keys & RF_KEYS_LOGITS)
+        params->logit_scale = (float)rf_hf_number(hf, hf->text, "logit_scale", 0.0625);
     if (keys & RF_KEYS_CAPS) {
         params->attention_cap = read_cap(hf, "attn_logit_softcapping", class->score_cap);
         params->logit_cap = read_cap(hf, "final_logit_softcapping", class->logit_cap);
@@ -302,6 +307,23 @@ void rf_hf_check_vocab_size(struct rf_hf *hf)
                     n_vocab);
 }
 
+/* A model with a tower around a text model of another class, whose defaults count. */
+static void read_named_text(struct rf_hf *hf, const struct rf_hf_class *whole)
+{
+    struct rf_str type = rf_hf_string(hf, hf->text, "model_type");
+    if (!type.bytes) type = rf_str_of("mistral");
+    const struct rf_hf_class *found = rf_hf_class_of_type(type);
+    if (!found || found->has_vision) {
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "the model_type of text_config, \"%.*s\", is not known", rf_shown(type),
+                    type.data);
+        return;
+    }
+    struct rf_hf_class class = *found;
+    class.is_tied = whole->is_tied;
+    rf_hf_read_params_of(hf, &class);
+}
+
 void rf_hf_read_params(struct rf_hf *hf)
 {
     if (rf_hf_is_head(hf))
@@ -314,7 +336,10 @@ void rf_hf_read_params(struct rf_hf *hf)
     hf->has_vision = class->has_vision;
     if (hf->has_vision) hf->text = rf_hf_object(hf, "text_config");
     if (!hf->text) rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "text_config is missing");
-    if (!hf->reading.code) rf_hf_read_params_of(hf, class);
+    if (!hf->reading.code && class->names_text)
+        read_named_text(hf, class);
+    else if (!hf->reading.code)
+        rf_hf_read_params_of(hf, class);
 }
 
 void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
@@ -322,8 +347,8 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     struct rf_params *params = &hf->reading.source->params;
     rf_arch_begin(params, rf_arch_row(class->arch));
     refuse_variants(hf);
-    /* Whatever the architecture, safetensors weights are not permuted. */
-    params->rope_style = RF_ROPE_NEOX;
+    /* safetensors weights are not permuted. */
+    params->rope_style = class->is_interleaved ? RF_ROPE_NORM : RF_ROPE_NEOX;
     params->n_layer = rf_hf_count(hf, hf->text, "num_hidden_layers", class->n_layer);
     params->n_embd = rf_hf_count(hf, hf->text, "hidden_size", class->n_embd);
     params->n_ff = rf_hf_count(hf, hf->text, "intermediate_size", class->n_ff);
@@ -342,6 +367,7 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
 
     /* Check before and after: reading rotations relies on valid dimensions. */
     params->rope.theta = (float)class->rope.theta;
+    if (class->rope.local > 0) params->rope_local.theta = (float)class->rope.local;
     rf_params_check(&hf->reading);
     if (!hf->reading.code) rf_hf_read_rope(hf, &class->rope);
     if (!hf->reading.code) read_scales(hf, class);

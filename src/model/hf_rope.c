@@ -93,7 +93,9 @@ static void read_default_yarn(struct rf_hf *hf, const struct rotation *rotation)
     struct rf_yarn yarn = *rotation->defaults->yarn;
     yarn.original =
         rf_hf_count(hf, hf->text, "original_max_position_embeddings", (int32_t)yarn.original);
-    yarn.magnitude = rf_yarn_magnitude(yarn.factor, 1);
+    if (rotation->defaults->yarn_theta > 0)
+        rotation->to->theta = (float)rotation->defaults->yarn_theta;
+    if (yarn.magnitude == 0) yarn.magnitude = rf_yarn_magnitude(yarn.factor, 1);
     rf_rope_yarn(&hf->reading, rotation->to, &yarn);
 }
 
@@ -240,10 +242,23 @@ static void read_two_rotations(struct rf_hf *hf, const struct rf_hf_rope *defaul
     local.objects[0] = layer_object(hf, parameters, "sliding_attention");
     local.objects[1] = NULL;
     local.to = &params->rope_local;
-    params->rope_local.theta =
-        (float)rf_hf_number(hf, hf->text, "rope_local_base_freq", (double)params->rope_local.theta);
+    if (defaults->local == 0)
+        params->rope_local.theta = (float)rf_hf_number(hf, hf->text, "rope_local_base_freq",
+                                                       (double)params->rope_local.theta);
     read_rotation(hf, &global);
     read_rotation(hf, &local);
+}
+
+/* How queries grow with their position, which is stated beside the rotation. */
+static void read_temperature(struct rf_hf *hf, const struct rotation *rotation)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    const struct rf_hf_rope *defaults = rotation->defaults;
+    int is_silent = !rotation->objects[0] && defaults->yarn;
+    params->temperature = (float)rope_number(hf, rotation, "llama_4_scaling_beta",
+                                             is_silent ? defaults->temperature : 0);
+    params->temperature_step =
+        is_silent ? (int32_t)defaults->yarn->original : original_context(hf, rotation);
 }
 
 void rf_hf_read_rope(struct rf_hf *hf, const struct rf_hf_rope *defaults)
@@ -265,6 +280,7 @@ void rf_hf_read_rope(struct rf_hf *hf, const struct rf_hf_rope *defaults)
                                       .to = &params->rope,
                                       .n_ctx = params->n_ctx_train};
     refuse_nested(hf, rotation.objects[0]);
+    if (defaults->temperature > 0) read_temperature(hf, &rotation);
     if (!rotation.objects[0] && defaults->yarn)
         read_default_yarn(hf, &rotation);
     else

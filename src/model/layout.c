@@ -69,7 +69,7 @@ static void check_floats(struct rf_reading *reading, const struct rf_params *par
     const struct {
         const char *what;
         float value;
-    } floats[] = {{"epsilon of the RMS norms", params->rms_eps},
+    } floats[] = {{"epsilon of the norms", params->rms_eps},
                   {"base frequency of the rotation (theta)", params->rope.theta},
                   {"scale of the positions", params->rope.scale},
                   {"attention factor of the rotation", params->rope.magnitude}};
@@ -89,6 +89,7 @@ static void check_factors(struct rf_reading *reading, const struct rf_params *pa
                    {"factor of the residuals", params->residual_scale},
                    {"factor of the scores", params->attention_scale},
                    {"factor of the logits", params->logit_scale},
+                   {"growth of the queries", params->temperature},
                    {"cap of the scores", params->attention_cap},
                    {"cap of the logits", params->logit_cap},
                    {"base frequency of the local rotation", params->rope_local.theta},

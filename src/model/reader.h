@@ -72,6 +72,10 @@ void rf_norms_add_one(struct rf_reading *reading);
 /* Puts -exp(w) in the place of the logarithms w of decays (qwen35). */
 void rf_decays_from_log(struct rf_reading *reading);
 
+/* Drops an output head whose rows are the embedding's, of some rows that are compared; another one
+ * stays, as in transformers, whatever the configuration says. Call after sorting. */
+void rf_tensors_tie(struct rf_reading *reading);
+
 /* Sorts the source's tensors by name, for rf_source_tensor. Equal names are an error. */
 int rf_tensors_sort(struct rf_reading *reading);
 

@@ -50,6 +50,13 @@ static const struct alias {
     {RF_ARCH_LFM2, "mlp.experts.*.down_proj.weight", "feed_forward.experts.*.w2.weight"},
     {RF_ARCH_LFM2, "mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj"},
     {RF_ARCH_LFM2, "mlp.experts.down_proj", "feed_forward.experts.down_proj"},
+    {RF_ARCH_GLM4, "post_attention_layernorm.weight", "post_self_attn_layernorm.weight"},
+    {RF_ARCH_GLM4, "pre_feedforward_layernorm.weight", "post_attention_layernorm.weight"},
+    {RF_ARCH_GLM4, "post_feedforward_layernorm.weight", "post_mlp_layernorm.weight"},
+    {RF_ARCH_STARCODER2, "mlp.up_proj.weight", "mlp.c_fc.weight"},
+    {RF_ARCH_STARCODER2, "mlp.up_proj.bias", "mlp.c_fc.bias"},
+    {RF_ARCH_STARCODER2, "mlp.down_proj.weight", "mlp.c_proj.weight"},
+    {RF_ARCH_STARCODER2, "mlp.down_proj.bias", "mlp.c_proj.bias"},
 };
 
 /* The table's name as files of the architecture have it. */
@@ -321,7 +328,6 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
         read_ids(reader, name, entry, extent);
         return;
     }
-    if (reader->hf->is_tied && strcmp(translated, "output.weight") == 0) return;
     struct node *node = rf_take(reading, 1, sizeof *node, "tensors");
     if (!node) return;
     node->tensor.name = rf_keep_text(reading, rf_str_of(translated));

@@ -7,6 +7,7 @@
 #ifndef RF_MODEL_SOURCE_H
 #define RF_MODEL_SOURCE_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,7 +32,13 @@ enum rf_arch {
     RF_ARCH_LFM2,
     RF_ARCH_LFM2MOE,
     RF_ARCH_QWEN35,
-    RF_ARCH_QWEN35MOE
+    RF_ARCH_QWEN35MOE,
+    RF_ARCH_SEED_OSS,
+    RF_ARCH_GLM4,
+    RF_ARCH_EXAONE4,
+    RF_ARCH_COHERE2,
+    RF_ARCH_STARCODER2,
+    RF_ARCH_MISTRAL3
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -39,6 +46,9 @@ enum rf_arch {
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
 enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16, RF_MAX_DELTA = 1024 };
+
+/* Matrices that a file has as one tensor, their rows one behind the other. */
+enum rf_fused { RF_FUSED_QKV = 1, RF_FUSED_GATE_UP = 2 };
 
 /* Differences between the layers of a model. */
 enum rf_layer_flag {
@@ -81,11 +91,17 @@ struct rf_params {
     int32_t qk_norm_rows;  /* each such norm is over all heads together (olmo2) */
     int32_t post_norm;     /* the results of attention and feed-forward have norms */
     int32_t no_input_norm; /* attention and feed-forward have no norm before them (olmo2) */
-    int32_t fused;         /* q, k and v are one tensor, gate and up another (phi3) */
+    int32_t fused;         /* enum rf_fused (phi3, glm4) */
     int32_t gelu;          /* the gate is gelu, not silu */
+    int32_t no_gate;       /* the feed-forward is down(gelu(up)): it has no gate (starcoder2) */
+    int32_t parallel;      /* the feed-forward reads the norm that attention reads (cohere2) */
+    int32_t layer_norm;    /* norms of rows subtract the mean first (LayerNorm) */
+    int32_t norm_bias;     /* such norms have biases */
     float embedding_scale, residual_scale, logit_scale; /* factors of the embeddings, of what each
                                                            half of a layer adds, of the logits */
     float attention_scale;          /* factor of scores; 0: 1 / sqrt(head_dim) */
+    float temperature;              /* queries grow with their position (rf_query_growth); 0: no */
+    int32_t temperature_step;       /* by one step after so many positions */
     float attention_cap, logit_cap; /* scores and logits x are cap * tanh(x / cap) */
     int32_t window;                 /* positions that attention reaches in layers with a window */
     const uint8_t *layer_flags;     /* [n_layer] of enum rf_layer_flag; NULL: all have the window */
@@ -203,6 +219,16 @@ static inline double rf_rope_growth(const struct rf_rope *rope, int32_t position
     if (rope->ntk_factor == 0 || position < rope->ntk_from) return 1;
     double factor = (double)rope->ntk_factor;
     return factor * ((double)position + 1) / rope->ntk_from - (factor - 1);
+}
+
+/* The factor of a query at this position: 1 + temperature * log(1 + steps), where steps are the
+ * whole temperature_steps before it. transformers, modeling_ministral3.py, get_llama_4_attn_scale.
+ */
+static inline float rf_query_growth(const struct rf_params *params, int32_t position)
+{
+    if (params->temperature == 0 || position < params->temperature_step) return 1;
+    double steps = position / params->temperature_step;
+    return (float)(1 + (double)params->temperature * log(1 + steps));
 }
 
 /* The longest text whose rows have the first of two sets of factors. */

@@ -21,10 +21,14 @@ enum rf_weight_role {
 };
 
 /* These name this norm after the branch before it. */
-#define RF_FFN_NORM(p)                                                                             \
-    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 || (p)->arch == RF_ARCH_QWEN35MOE \
-         ? "post_attention_norm.weight"                                                            \
+#define RF_FFN_NORM(p)                                                       \
+    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 ||          \
+             (p)->arch == RF_ARCH_QWEN35MOE || (p)->arch == RF_ARCH_SEED_OSS \
+         ? "post_attention_norm.weight"                                      \
          : "ffn_norm.weight")
+/* Whether a layer has norms before its branches, and its feed-forward one of its own. */
+#define RF_HAS_INPUT_NORM(p) (!(p)->no_input_norm)
+#define RF_HAS_FFN_NORM(p) (!(p)->no_input_norm && !(p)->parallel)
 /* lfm2's converter names the last norm after another one. */
 #define RF_OUTPUT_NORM(p)                                                                 \
     ((p)->arch == RF_ARCH_LFM2 || (p)->arch == RF_ARCH_LFM2MOE ? "token_embd_norm.weight" \
@@ -45,11 +49,14 @@ enum rf_weight_role {
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
     X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(output_norm_bias, "output_norm.bias", "model.norm.bias", VECTOR, p->n_embd, 1, p->norm_bias) \
     X(output, RF_OUTPUT, "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
     X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, \
-      !p->no_input_norm) \
+      RF_HAS_INPUT_NORM(p)) \
+    X(attn_norm_bias, "attn_norm.bias", "input_layernorm.bias", VECTOR, p->n_embd, 1, \
+      p->norm_bias && RF_HAS_INPUT_NORM(p)) \
     X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p), \
       !rf_has_state(p, layer)) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
@@ -100,11 +107,13 @@ enum rf_weight_role {
       p->n_embd, rf_is_delta(p, layer)) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
-    X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
+    X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, RF_HAS_FFN_NORM(p)) \
+    X(ffn_norm_bias, "ffn_norm.bias", "post_attention_layernorm.bias", VECTOR, p->n_embd, 1, \
+      p->norm_bias && RF_HAS_FFN_NORM(p)) \
     X(ffn_post_norm, "post_ffw_norm.weight", "post_feedforward_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, rf_n_ff_dense(p), \
-      rf_is_dense(p, layer)) \
+      rf_is_dense(p, layer) && !p->no_gate) \
     X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, rf_n_ff_dense(p), \
       rf_is_dense(p, layer)) \
     X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
@@ -112,7 +121,7 @@ enum rf_weight_role {
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, \
       p->o_bias && !rf_has_state(p, layer)) \
     X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
-      p->ffn_bias && rf_is_dense(p, layer)) \
+      p->ffn_bias && rf_is_dense(p, layer) && !p->no_gate) \
     X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(down_bias, "ffn_down.bias", "mlp.down_proj.bias", VECTOR, p->n_embd, 1, \
@@ -149,8 +158,9 @@ enum rf_weight_role {
  * called after the second. */
 #define RF_EACH_FUSED_TENSOR(X) \
     X(qkv, "attn_qkv.weight", "self_attn.qkv_proj.weight", MATRIX, p->n_embd, \
-      rf_n_q(p) + 2 * rf_n_kv(p), p->fused) \
-    X(gate_up, "ffn_up.weight", "mlp.gate_up_proj.weight", MATRIX, p->n_embd, 2 * p->n_ff, p->fused)
+      rf_n_q(p) + 2 * rf_n_kv(p), p->fused & RF_FUSED_QKV) \
+    X(gate_up, "ffn_up.weight", "mlp.gate_up_proj.weight", MATRIX, p->n_embd, 2 * p->n_ff, \
+      p->fused & RF_FUSED_GATE_UP)
 /* clang-format on */
 
 #define RF_COUNT_TENSOR(...) +1

@@ -243,14 +243,15 @@ void rf_rotate_rows(const struct rf_rotation *rotation, const struct rf_tensor *
 int rf_rotation_check(const struct rf_source *source, struct rf_error *error)
 {
     const struct rf_params *params = &source->params;
-    const char *why = params->post_norm || params->no_input_norm
-                          ? "have norms behind attention and feed-forward, which no rotation passes"
-                      : params->n_expert ? "have experts, which are not rotated yet"
-                      : params->fused    ? "have fused matrices, which are not rotated yet"
-                      : params->delta_values
-                          ? "have the delta rule, whose layers are not rotated yet"
-                      : params->conv_rows ? "have convolutions, which are not rotated yet"
-                                          : NULL;
+    const char *why =
+        params->post_norm || params->no_input_norm
+            ? "have norms behind attention and feed-forward, which no rotation passes"
+        : params->layer_norm   ? "have norms that subtract the mean, which no rotation passes"
+        : params->n_expert     ? "have experts, which are not rotated yet"
+        : params->fused        ? "have fused matrices, which are not rotated yet"
+        : params->delta_values ? "have the delta rule, whose layers are not rotated yet"
+        : params->conv_rows    ? "have convolutions, which are not rotated yet"
+                               : NULL;
     return why ? rf_fail(error, RF_ERR_UNSUPPORTED, "%s: cannot be rotated: %s models %s",
                          source->name, params->arch_name, why)
                : 0;

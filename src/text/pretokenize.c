@@ -59,6 +59,10 @@ enum { FLAG_MARKS = 1, FLAG_LETTERS = 2, FLAG_ASIAN = 4 };
 #define WORDS_LLAMA3(digits)                                                                 \
     ANY_CASE "|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]+|" digits "| ?[^" SPACE LETTER NUMBER \
              "]+[\\r\\n]*|" LINES
+/* Signs do not take the line ends behind them. */
+#define WORDS_SEED                                                                             \
+    ANY_CASE "|[^\\r\\n" LETTER NUMBER "]?[" LETTER "]+|[" NUMBER "]| ?[^" SPACE LETTER NUMBER \
+             "]+|" LINES
 #define WORDS_O200K(ending, digits)                                                        \
     "[^\\r\\n" LETTER NUMBER "]?[" UPPER "]*[" LOWER "]+" ending "|[^\\r\\n" LETTER NUMBER \
     "]?[" UPPER "]+[" LOWER "]*" ending "|" digits "| ?[^" SPACE LETTER NUMBER             \
@@ -181,6 +185,9 @@ static const struct rf_pretokenizer_info smollm = {
 /* cl100k: llama 3's words without its habits */
 static const struct rf_pretokenizer_info dbrx = {.name = "dbrx",
                                                  .steps = {{WORDS_LLAMA3(NUMBERS), 0}}};
+static const struct rf_pretokenizer_info glm4 = {
+    .name = "glm4", .steps = {{WORDS_LLAMA3(NUMBERS), 0}}, .ignores_merges = 1};
+static const struct rf_pretokenizer_info seed = {.name = "seed-coder", .steps = {{WORDS_SEED, 0}}};
 static const struct rf_pretokenizer_info gpt4o = {
     .name = "gpt-4o", .steps = {{WORDS_O200K(ANY_CASE "?", NUMBERS), 0}}};
 static const struct rf_pretokenizer_info tekken = {.name = "tekken",
@@ -233,6 +240,7 @@ static const struct {
              {"jais", &gpt2},
              {"trillion", &gpt2},
              {"granite-docling", &gpt2},
+             {"exaone4", &gpt2},
              {"llama-bpe", &llama3},
              {"llama3", &llama3},
              {"llama-v3", &llama3},
@@ -243,6 +251,9 @@ static const struct {
              {"lfm2", &llama3},
              {"dbrx", &dbrx},
              {"smaug-bpe", &dbrx},
+             {"chatglm-bpe", &dbrx},
+             {"glm4", &glm4},
+             {"seed-coder", &seed},
              {"qwen2", &qwen2},
              {"deepseek-r1-qwen", &qwen2},
              {"smollm", &smollm},

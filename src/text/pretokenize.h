@@ -36,7 +36,7 @@ const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name);
 /* All names, for an error sentence. */
 #define RF_PRETOKENIZERS                                                                    \
     "gpt-2, llama-bpe, dbrx, qwen2, qwen35, smollm, gpt-4o, tekken, falcon, deepseek-llm, " \
-    "deepseek-coder, deepseek-v3 and others with their words"
+    "deepseek-coder, deepseek-v3, glm4, seed-coder and others with their words"
 
 /* Compiled patterns. Immutable; threads may share it. */
 struct rf_pretokenizer;

@@ -399,6 +399,7 @@ static void check_pieces(int32_t width)
     for (size_t i = 0; i < 2 * n; i++) values[i] = random_float();
     float *from = device_memory(values, 2 * n * sizeof *from);
     const struct gpu_gate gate = {.gate = from, .up = from + n};
+    const struct gpu_norm_args norm = {.x = from, .gain = from + n, .eps = 1e-6f};
     struct gpu_rows floats = {
         .f32 = device_memory(NULL, n * sizeof(float)), .width = width, .pairs = pairs};
     char *pieces[2] = {host_memory(bytes), host_memory(bytes)};
@@ -407,7 +408,7 @@ static void check_pieces(int32_t width)
             struct gpu_rows x = {
                 .pieces = device_memory(NULL, bytes), .width = width, .pairs = pairs};
             const struct gpu_rows *out = apart ? &floats : &x;
-            MUST_RUN(is_norm ? gpu_norm(&launch, out, from, from + n, 1e-6f, NULL, MOST_ROWS)
+            MUST_RUN(is_norm ? gpu_norm(&launch, out, &norm, MOST_ROWS)
                              : gpu_gate(&launch, out, &gate, MOST_ROWS));
             if (apart) MUST_RUN(gpu_copy(&launch, &x, floats.f32, MOST_ROWS));
             MUST_RUN(cudaMemcpy(pieces[apart], x.pieces, bytes, cudaMemcpyDeviceToHost));
@@ -626,7 +627,9 @@ static void run_norm(struct one *one, int joined)
         one->args.unnormed = one->row;
         CHECK(gpu_can_norm(&one->args));
     } else {
-        MUST_RUN(gpu_norm(&launch, &one->args.x, one->row.x, one->row.gain, one->row.eps, NULL, 1));
+        const struct gpu_norm_args norm = {
+            .x = one->row.x, .gain = one->row.gain, .eps = one->row.eps};
+        MUST_RUN(gpu_norm(&launch, &one->args.x, &norm, 1));
     }
 }
 

@@ -73,8 +73,11 @@ static void check_part(size_t width, size_t whole, size_t column, int has_gain, 
             float value = got[at / width * whole + column + at % width];
             far += !(fabs((double)value - exact) <= 1e-6 * fabs(exact));
         }
-        MUST_RUN(gpu_norm(&launch, &rows, device_x, device_gain, 1e-5f,
-                          is_picked ? device_picked : NULL, (int32_t)n));
+        const struct gpu_norm_args norm = {.x = device_x,
+                                           .gain = device_gain,
+                                           .eps = 1e-5f,
+                                           .picked = is_picked ? device_picked : NULL};
+        MUST_RUN(gpu_norm(&launch, &rows, &norm, (int32_t)n));
         MUST_RUN(cudaMemcpy(wanted, alone, n * width * sizeof *wanted, cudaMemcpyDeviceToHost));
     }
     compare_part(got, before, &part, column, wanted, n, &wrong, &changed);
@@ -93,6 +96,46 @@ static void check_part(size_t width, size_t whole, size_t column, int has_gain, 
     free(wanted);
 }
 
+/* A norm of rows less their means, plus a bias, against the host's in double. */
+static void check_centred(size_t width)
+{
+    const struct gpu_launch launch = {NULL, has_clusters};
+    size_t n = ROWS * width, far = 0;
+    float *x = host_memory(n * sizeof *x), *gain = host_memory(2 * width * sizeof *gain),
+          *less = host_memory(width * sizeof *less), *got = host_memory(n * sizeof *got);
+    for (size_t i = 0; i < n; i++) x[i] = 2 + random_float() * 3;
+    for (size_t i = 0; i < 2 * width; i++) gain[i] = 1 + random_float() / 4;
+    float *device_x = device_memory(x, n * sizeof *x),
+          *device_gain = device_memory(gain, 2 * width * sizeof *gain),
+          *out = device_memory(NULL, n * sizeof *out);
+    const struct gpu_rows rows = {
+        .f32 = out, .width = (int32_t)width, .pairs = (int32_t)(width + 63) / 64};
+    const struct gpu_norm_args norm = {.x = device_x,
+                                       .gain = device_gain,
+                                       .bias = device_gain + width,
+                                       .eps = 1e-5f,
+                                       .is_centred = 1};
+    MUST_RUN(gpu_norm(&launch, &rows, &norm, ROWS));
+    MUST_RUN(cudaMemcpy(got, out, n * sizeof *got, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < ROWS; i++) {
+        double mean = 0;
+        for (size_t j = 0; j < width; j++) mean += (double)x[i * width + j] / (double)width;
+        for (size_t j = 0; j < width; j++) less[j] = (float)((double)x[i * width + j] - mean);
+        for (size_t j = 0; j < width; j++) {
+            double exact = normed(less, gain, width, j, 1e-5) + (double)gain[width + j];
+            far += !(fabs((double)got[i * width + j] - exact) <= 1e-5);
+        }
+    }
+    CHECK_MSG(far == 0, "a norm of %zu values less their mean: %zu are off", width, far);
+    MUST_RUN(cudaFree(device_x));
+    MUST_RUN(cudaFree(device_gain));
+    MUST_RUN(cudaFree(out));
+    free(x);
+    free(gain);
+    free(less);
+    free(got);
+}
+
 int main(void)
 {
     static const size_t shapes[][3] = {
@@ -101,5 +144,6 @@ int main(void)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int kind = 0; kind < 4; kind++)
             check_part(shapes[s][0], shapes[s][1], shapes[s][2], kind / 2, kind % 2);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) check_centred(shapes[s][0]);
     return check_result();
 }

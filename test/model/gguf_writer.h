@@ -375,4 +375,77 @@ static inline void w_qwen35(struct w_file *file)
     w_vocabulary(file, "qwen35");
 }
 
+/* mistral3: YaRN, a window, queries that grow with their position. */
+static inline void w_mistral3(struct w_file *file)
+{
+    w_model(file, "mistral3", 5);
+    w_string(file, "mistral3.rope.scaling.type", "yarn");
+    w_f32(file, "mistral3.rope.scaling.factor", 4);
+    w_u32(file, "mistral3.rope.scaling.original_context_length", 16);
+    w_f32(file, "mistral3.rope.scaling.yarn_log_multiplier", 1);
+    w_f32(file, "mistral3.attention.temperature_scale", 0.1f);
+    w_u32(file, "mistral3.attention.sliding_window", 32);
+    w_vocabulary(file, "tekken");
+}
+
+/* cohere2: one norm for both halves of a layer, a window by layer. */
+static inline void w_cohere2(struct w_file *file)
+{
+    static const unsigned char flag = 1;
+    w_model(file, "cohere2", 5);
+    w_drop_tensor(file, "blk.0.ffn_norm.weight");
+    w_drop(file, "cohere2.attention.layer_norm_rms_epsilon");
+    w_f32(file, "cohere2.attention.layer_norm_epsilon", 1e-5f);
+    w_f32(file, "cohere2.logit_scale", 0.25f);
+    w_u32(file, "cohere2.attention.sliding_window", 32);
+    w_add(w_array(file, "cohere2.attention.sliding_window_pattern", W_BOOL, 1), &flag, 1);
+    w_vocabulary(file, "gpt-2");
+}
+
+/* starcoder2: norms with biases, and no gate. */
+static inline void w_starcoder2(struct w_file *file)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne0;
+    } biases[] = {
+        {"output_norm.bias", 8},       {"blk.0.attn_norm.bias", 8}, {"blk.0.ffn_norm.bias", 8},
+        {"blk.0.attn_q.bias", 8},      {"blk.0.attn_k.bias", 4},    {"blk.0.attn_v.bias", 4},
+        {"blk.0.attn_output.bias", 8}, {"blk.0.ffn_up.bias", 16},   {"blk.0.ffn_down.bias", 8}};
+    w_model(file, "starcoder2", 5);
+    w_drop_tensor(file, "blk.0.ffn_gate.weight");
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        w_tensor(file, biases[i].name, biases[i].ne0, 0);
+    w_drop(file, "starcoder2.attention.layer_norm_rms_epsilon");
+    w_f32(file, "starcoder2.attention.layer_norm_epsilon", 1e-5f);
+    w_vocabulary(file, "starcoder");
+}
+
+/* OLMo 3: olmo2 with a window, norms behind the halves of a layer alone. */
+static inline void w_olmo3(struct w_file *file)
+{
+    w_model(file, "olmo2", 5);
+    w_drop_tensor(file, "blk.0.attn_norm.weight");
+    w_drop_tensor(file, "blk.0.ffn_norm.weight");
+    w_tensor(file, "blk.0.attn_q_norm.weight", 8, 0);
+    w_tensor(file, "blk.0.attn_k_norm.weight", 4, 0);
+    w_tensor(file, "blk.0.post_attention_norm.weight", 8, 0);
+    w_tensor(file, "blk.0.post_ffw_norm.weight", 8, 0);
+    w_u32(file, "olmo2.attention.sliding_window", 32);
+    w_u32(file, "olmo2.attention.sliding_window_pattern", 4);
+    w_f32(file, "olmo2.rope.freq_base_swa", 10000);
+    w_vocabulary(file, "dbrx");
+}
+
+/* glm4: norms on both sides, gate and up as one tensor. */
+static inline void w_glm4(struct w_file *file)
+{
+    w_model(file, "glm4", 5);
+    w_drop_tensor(file, "blk.0.ffn_gate.weight");
+    w_find(file, "blk.0.ffn_up.weight")->ne[1] = 32;
+    w_tensor(file, "blk.0.post_attention_norm.weight", 8, 0);
+    w_tensor(file, "blk.0.post_ffw_norm.weight", 8, 0);
+    w_vocabulary(file, "glm4");
+}
+
 #endif

@@ -63,7 +63,7 @@ static void compare_numbers(const struct wanted *wanted, const struct rf_params 
         {"n_ctx", p->n_ctx_train},
         {"rms_eps", (double)p->rms_eps},
         {"is_tied", is_tied},
-        {"qkv_bias", p->fused ? 0 : p->qkv_bias},
+        {"qkv_bias", p->fused & RF_FUSED_QKV ? 0 : p->qkv_bias},
         {"o_bias", p->o_bias},
         {"ffn_bias", p->ffn_bias},
         {"embedding_scale", one_if_0(p->embedding_scale)},
@@ -79,6 +79,12 @@ static void compare_numbers(const struct wanted *wanted, const struct rf_params 
         compare_number(wanted, numbers[i].key, numbers[i].got);
     if (p->delta_values) compare_deltas(wanted, p);
     compare_number(wanted, "n_ff", p->n_ff_dense ? p->n_ff_dense : p->n_ff);
+    int grows = rf_json_get(wanted->values, "temperature") != NULL;
+    CHECK_INT(p->temperature != 0, grows);
+    if (grows) {
+        compare_number(wanted, "temperature", (double)p->temperature);
+        compare_number(wanted, "temperature_step", p->temperature_step);
+    }
     if (!p->n_expert) return;
     compare_number(wanted, "n_expert_used", p->n_expert_used);
     compare_number(wanted, "expert_norm", p->expert_norm);

@@ -129,6 +129,7 @@ static const struct mutation llama_mutations[] = {
     {"Nearest is llama", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
     {"general.architecture is of type UINT32", F, SET_U32, .target = "general.architecture",
      .number = 1},
+    {"reads images or sound", U, SET_STRING, .target = "general.type", .text = "mmproj"},
     {"general.type is \"adapter\"", U, SET_STRING, .target = "general.type", .text = "adapter"},
     {"split.count", U, SET_U32, .target = "split.count", .number = 3},
     {"llama.expert_used_count is missing", F, SET_U32, .target = "llama.expert_count", .number = 8},
@@ -172,14 +173,14 @@ static const struct mutation llama_mutations[] = {
     {"the rotated dimension is 6", F, SET_U32, .target = "llama.rope.dimension_count", .number = 6},
     {"llama.rope.dimension_count is 0", F, SET_U32, .target = "llama.rope.dimension_count",
      .number = 0},
-    {"epsilon of the RMS norms is 0", F, SET_F32,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = 0},
-    {"epsilon of the RMS norms is -1", F, SET_F32,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = -1},
-    {"epsilon of the RMS norms is nan", F, SET_F32,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = (double)NAN},
-    {"epsilon of the RMS norms is inf", F, SET_F64,
-     .target = "llama.attention.layer_norm_rms_epsilon", .real = (double)INFINITY},
+    {"epsilon of the norms is 0", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = 0},
+    {"epsilon of the norms is -1", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = -1},
+    {"epsilon of the norms is nan", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = (double)NAN},
+    {"epsilon of the norms is inf", F, SET_F64, .target = "llama.attention.layer_norm_rms_epsilon",
+     .real = (double)INFINITY},
     {"layer_norm_rms_epsilon is missing", F, DROP,
      .target = "llama.attention.layer_norm_rms_epsilon"},
     {"theta) is 0", F, SET_F32, .target = "llama.rope.freq_base", .real = 0},
@@ -430,6 +431,101 @@ static const struct mutation listed_mutations[] = {
      .number = 0x0100},
 };
 
+static const struct mutation mistral3_mutations[] = {
+    {"growth of the queries is inf", F, SET_F32, .target = "mistral3.attention.temperature_scale",
+     .real = (double)INFINITY},
+    {"growth of the queries is nan", F, SET_F32, .target = "mistral3.attention.temperature_scale",
+     .real = (double)NAN},
+    {"growth of the queries is -0.5", F, SET_F32, .target = "mistral3.attention.temperature_scale",
+     .real = -0.5},
+    {"temperature_scale is of type STRING", F, SET_STRING,
+     .target = "mistral3.attention.temperature_scale", .text = "0.1"},
+    {"original_context_length is 0", F, SET_U32,
+     .target = "mistral3.rope.scaling.original_context_length", .number = 0},
+    {"original_context_length is 4294967295", F, SET_U32,
+     .target = "mistral3.rope.scaling.original_context_length", .number = 0xffffffffu},
+    {"attention factor of the rotation is nan", F, SET_F32,
+     .target = "mistral3.rope.scaling.yarn_log_multiplier", .real = (double)NAN},
+    {"yarn_attn_factor is 1.5, which is not supported", U, SET_F32,
+     .target = "mistral3.rope.scaling.yarn_attn_factor", .real = 1.5},
+    {"sliding_window is of type FLOAT32", F, SET_F32, .target = "mistral3.attention.sliding_window",
+     .real = 32},
+    {"sliding_window is 4294967295", F, SET_U32, .target = "mistral3.attention.sliding_window",
+     .number = 0xffffffffu},
+    {"blk.0.ffn_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.ffn_norm.weight"},
+    {"blk.0.attn_norm.bias has no place", U, TENSOR_ADD, .target = "blk.0.attn_norm.bias",
+     .number = 8},
+};
+
+static const struct mutation cohere2_mutations[] = {
+    {"cohere2.attention.layer_norm_epsilon is missing", F, DROP,
+     .target = "cohere2.attention.layer_norm_epsilon"},
+    {"epsilon of the norms is 0", F, SET_F32, .target = "cohere2.attention.layer_norm_epsilon",
+     .real = 0},
+    {"factor of the logits is inf", F, SET_F32, .target = "cohere2.logit_scale",
+     .real = (double)INFINITY},
+    {"factor of the logits is -1", F, SET_F32, .target = "cohere2.logit_scale", .real = -1},
+    {"temperature_scale is 0.5, which is not supported", U, SET_F32,
+     .target = "cohere2.attention.temperature_scale", .real = 0.5},
+    {"sliding_window is of type STRING", F, SET_STRING,
+     .target = "cohere2.attention.sliding_window", .text = "32"},
+    {"sliding_window_pattern has 1 elements for 2 layers", F, SET_U32,
+     .target = "cohere2.block_count", .number = 2},
+    {"sliding_window_pattern is an array of UINT8", F, SET_ELEM_TYPE,
+     .target = "cohere2.attention.sliding_window_pattern", .number = W_U8},
+    {"sliding_window_pattern is 0", F, SET_U32,
+     .target = "cohere2.attention.sliding_window_pattern", .number = 0},
+    {"blk.0.attn_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.attn_norm.weight"},
+    {"output_norm.weight is missing", F, TENSOR_DROP, .target = "output_norm.weight"},
+    {"blk.0.ffn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.0.ffn_norm.weight",
+     .number = 8},
+    {"blk.0.attn_norm.bias has no place", U, TENSOR_ADD, .target = "blk.0.attn_norm.bias",
+     .number = 8},
+};
+
+static const struct mutation starcoder2_mutations[] = {
+    {"starcoder2.attention.layer_norm_epsilon is missing", F, RENAME,
+     .target = "starcoder2.attention.layer_norm_epsilon",
+     .text = "starcoder2.attention.layer_norm_rms_epsilon"},
+    {"blk.0.attn_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.attn_norm.weight"},
+    {"blk.0.attn_norm.bias is missing", F, TENSOR_DROP, .target = "blk.0.attn_norm.bias"},
+    {"blk.0.ffn_norm.bias is missing", F, TENSOR_DROP, .target = "blk.0.ffn_norm.bias"},
+    {"output_norm.bias is missing", F, TENSOR_DROP, .target = "output_norm.bias"},
+    {"output_norm.bias is [7, 1, 1, 1], but the parameters ask for [8", F, TENSOR_RESIZE,
+     .target = "output_norm.bias", .number = 7},
+    {"blk.0.ffn_down.bias is missing", F, TENSOR_DROP, .target = "blk.0.ffn_down.bias"},
+    {"blk.0.ffn_gate.weight has no place", U, TENSOR_ADD, .target = "blk.0.ffn_gate.weight",
+     .number = 8},
+};
+
+static const struct mutation olmo3_mutations[] = {
+    {"base frequency of the local rotation is inf", F, SET_F32,
+     .target = "olmo2.rope.freq_base_swa", .real = (double)INFINITY},
+    {"base frequency of the local rotation is -1", F, SET_F32, .target = "olmo2.rope.freq_base_swa",
+     .real = -1},
+    {"sliding_window_pattern is 0", F, SET_U32, .target = "olmo2.attention.sliding_window_pattern",
+     .number = 0},
+    {"blk.0.attn_q_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.attn_q_norm.weight"},
+    {"blk.0.attn_q_norm.weight is [4, 1, 1, 1], but the parameters ask for [8", F, TENSOR_RESIZE,
+     .target = "blk.0.attn_q_norm.weight", .number = 4},
+    {"blk.0.post_attention_norm.weight is missing", F, TENSOR_DROP,
+     .target = "blk.0.post_attention_norm.weight"},
+    {"blk.0.post_ffw_norm.weight is missing", F, TENSOR_DROP,
+     .target = "blk.0.post_ffw_norm.weight"},
+    {"blk.0.attn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.0.attn_norm.weight",
+     .number = 8},
+};
+
+static const struct mutation glm4_mutations[] = {
+    {"blk.0.ffn_up.weight is [8, 31, 1, 1]", F, TENSOR_RESIZE, .target = "blk.0.ffn_up.weight",
+     .number = 31, .index = 1},
+    {"blk.0.post_ffw_norm.weight is missing", F, TENSOR_DROP,
+     .target = "blk.0.post_ffw_norm.weight"},
+    {"blk.0.ffn_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.ffn_norm.weight"},
+    {"a sliding window is not supported in a glm4 model", U, SET_U32,
+     .target = "glm4.attention.sliding_window", .number = 32},
+};
+
 static struct w_value *value_of(struct w_file *file, const char *key)
 {
     for (size_t i = 0; i < file->n_values; i++)
@@ -602,6 +698,62 @@ static void test_yarn(void)
     CHECK(fabs((double)p->rope.magnitude - 0.5 * (1 + 0.1 * log(4.0))) < 1e-7);
     CHECK_INT(p->n_ctx_train, 4 * 8192);
     rf_source_close(source);
+}
+
+static void with_own_factor(struct w_file *file)
+{
+    with_yarn(file);
+    w_f32(file, "llama.rope.scaling.yarn_attn_factor", (float)(1 + 0.1 * log(4.0)));
+}
+
+static void with_other_factor(struct w_file *file)
+{
+    with_yarn(file);
+    w_f32(file, "llama.rope.scaling.yarn_attn_factor", 1.25f);
+}
+
+/* transformers' attention_factor, which is read where llama.cpp computes the same without it. */
+static void test_attention_factor(void)
+{
+    struct rf_source *source = open_edited(w_llama, with_own_factor), *other = NULL;
+    if (source)
+        CHECK(fabs((double)source->params.rope.magnitude - 0.5 * (1 + 0.1 * log(4.0))) < 1e-7);
+    rf_source_close(source);
+    static struct w_file file;
+    struct rf_error error = {0};
+    size_t bytes, header;
+    w_llama(&file);
+    with_other_factor(&file);
+    w_place(&file);
+    unsigned char *data = w_bytes(&file, &bytes, &header);
+    CHECK_INT(probe_write(path, data, bytes), 0);
+    CHECK_INT(rf_source_open(&other, path, NULL, &rf_system_allocator, &error), RF_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(error.text, "yarn_attn_factor is 1.25"), "%s", error.text);
+    rf_source_close(other);
+    free(data);
+}
+
+static void unchanged(struct w_file *file)
+{
+    w_place(file);
+}
+
+/* The files that the bad ones are made of. */
+static void test_good_windows(void)
+{
+    static void (*const makers[])(struct w_file *) = {w_mistral3, w_cohere2, w_starcoder2, w_olmo3,
+                                                      w_glm4};
+    static const int32_t windows[] = {32, 32, 0, 32, 0};
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+        struct rf_source *source = open_edited(makers[i], unchanged);
+        if (source) {
+            const struct rf_params *params = &source->params;
+            CHECK_INT(params->window, windows[i]);
+            CHECK(params->temperature == (i == 0 ? 0.1f : 0.0f));
+            if (i == 0) CHECK_INT(params->temperature_step, 16);
+        }
+        rf_source_close(source);
+    }
 }
 
 static void with_layer_arrays(struct w_file *file)
@@ -855,6 +1007,8 @@ int main(void)
     test_good_llama();
     test_good_variants();
     test_yarn();
+    test_attention_factor();
+    test_good_windows();
     test_stories();
     test_paths();
     for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)
@@ -865,6 +1019,16 @@ int main(void)
         test_mutation(w_lfm2, &lfm2_mutations[i]);
     for (size_t i = 0; i < sizeof qwen35_mutations / sizeof *qwen35_mutations; i++)
         test_mutation(w_qwen35, &qwen35_mutations[i]);
+    for (size_t i = 0; i < sizeof mistral3_mutations / sizeof *mistral3_mutations; i++)
+        test_mutation(w_mistral3, &mistral3_mutations[i]);
+    for (size_t i = 0; i < sizeof cohere2_mutations / sizeof *cohere2_mutations; i++)
+        test_mutation(w_cohere2, &cohere2_mutations[i]);
+    for (size_t i = 0; i < sizeof starcoder2_mutations / sizeof *starcoder2_mutations; i++)
+        test_mutation(w_starcoder2, &starcoder2_mutations[i]);
+    for (size_t i = 0; i < sizeof olmo3_mutations / sizeof *olmo3_mutations; i++)
+        test_mutation(w_olmo3, &olmo3_mutations[i]);
+    for (size_t i = 0; i < sizeof glm4_mutations / sizeof *glm4_mutations; i++)
+        test_mutation(w_glm4, &glm4_mutations[i]);
     for (size_t i = 0; i < sizeof listed_mutations / sizeof *listed_mutations; i++)
         test_mutation(w_qwen35_listed, &listed_mutations[i]);
     test_truncation(w_qwen35);

@@ -461,6 +461,9 @@ static void test_pre_tokenizers(void)
              SPLIT("[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+|"
                    "[^\\r\\n\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+|"
                    " ?[\\\\p{P}\\\\p{S}]+[\\r\\n]*|\\\\s*[\\r\\n]+|\\\\s+(?!\\\\S)|\\\\s+") BYTES},
+        {"seed-coder", SPLIT("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|"
+                             "\\\\p{N}{1}| ?[^\\\\s\\\\p{L}\\\\p{N}\\r\\n]+|\\\\s*[\\r\\n]+|"
+                             "\\\\s+(?!\\\\S)|\\\\s+") BYTES},
         {NULL, DIGITS("true") BYTES}, /* not of a known tokenizer, like those that follow */
         {NULL, SPLIT("\\\\s?\\\\p{L}+") BYTES},
         {NULL, SPLIT("[\\r\\n") BYTES},

@@ -46,6 +46,8 @@ static const struct example examples[] = {
     {"<think>", "", "\n", "r\n"},
     {"<think>", "", "<think>é日</think>日", "m<think>té日m</think>r日"},
     {"[THINK]", "", "[THINK]a[/THINK]b", "m[THINK]tam[/THINK]rb"},
+    {"<seed:think>", "", "<seed:think>a</think>b</seed:think>c",
+     "m<seed:think>ta</think>bm</seed:think>rc"},
     {"<|channel|>analysis<|message|>", "<|start|>assistant",
      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
      "m<|channel|>analysis<|message|>tam<|end|><|start|>assistant<|channel|>final<|message|>rb"},

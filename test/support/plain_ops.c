@@ -34,6 +34,17 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
         }
 }
 
+/* An RMS norm, of the row less its mean where the operation says so, with a bias it may have. */
+static void norm(const struct plain_view *view, const struct rf_op *op, float *y, const float *x,
+                 size_t n)
+{
+    double mean = 0;
+    for (size_t j = 0; op->is_centred && j < n; j++) mean += (double)x[j] / (double)n;
+    for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] - mean);
+    plain_rms_norm(y, y, op->weight[0]->values, n, view->params->rms_eps);
+    for (size_t j = 0; op->bias[0] && j < n; j++) y[j] += op->bias[0]->values[j];
+}
+
 /* Each 32 values to the nearest of 255 steps between minus and plus their largest. */
 static void round_to_8_bits(float *out, const float *x, size_t n)
 {
@@ -107,6 +118,8 @@ static void rope_store(const struct plain_view *view, const struct rf_op *op, in
           *entry = plain_entry(cache, (size_t)op->layer, row->slot);
     size_t dim = (size_t)view->params->head_dim, n_kv = (size_t)slots[op->in[1]].width;
     turn_heads(view, q, (size_t)slots[op->in[0]].width, op->weight[0], op->rotation, i);
+    for (int32_t j = 0; j < slots[op->in[0]].width; j++)
+        q[j] *= rf_query_growth(view->params, row->position);
     turn_heads(view, k, n_kv, op->weight[1], op->rotation, i);
     for (size_t j = 0; j < n_kv; j++) {
         float *to = entry + j / dim * 2 * dim + j % dim;
@@ -173,7 +186,7 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
 static double gate_of(const struct rf_op *op, double x)
 {
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
-    return op->kind == RF_OP_GELU_GATE ? x / 2 * (1 + tanh(u)) : x / (1 + exp(-x));
+    return op->kind != RF_OP_SILU_GATE ? x / 2 * (1 + tanh(u)) : x / (1 + exp(-x));
 }
 
 static void add_row(const struct plain_view *view, const struct rf_op *op, int32_t i)
@@ -204,10 +217,11 @@ static void cap_row(const struct plain_view *view, const struct rf_op *op, int32
 
 static void gate(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
-    const float *gate = plain_row(view, op->in[0], i), *up = plain_row(view, op->in[1], i);
+    const float *gate = plain_row(view, op->in[0], i),
+                *up = op->kind == RF_OP_GELU ? NULL : plain_row(view, op->in[1], i);
     float *out = plain_row(view, op->out[0], i);
     for (int32_t j = 0; j < view->base.shape.program->slots[op->out[0]].width; j++) {
-        double cap = (double)op->cap, g = (double)gate[j], u = (double)up[j];
+        double cap = (double)op->cap, g = (double)gate[j], u = up ? (double)up[j] : 1;
         if (cap > 0) {
             double alpha = (double)op->scale;
             g = fmin(g, cap);
@@ -307,9 +321,8 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     switch (op->kind) {
     case RF_OP_EMBED: embed(view, op, in); break;
     case RF_OP_NORM:
-        plain_rms_norm(plain_row(view, op->out[0], out) + op->column,
-                       plain_row(view, op->in[0], in), op->weight[0]->values, width,
-                       view->params->rms_eps);
+        norm(view, op, plain_row(view, op->out[0], out) + op->column,
+             plain_row(view, op->in[0], in), width);
         break;
     case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
@@ -320,7 +333,8 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_SPLIT_GATE: plain_split_gate(view, op, in); break;
     case RF_OP_SIGMOID_GATE: plain_sigmoid_gate(view, op, in); break;
     case RF_OP_SILU_GATE:
-    case RF_OP_GELU_GATE: {
+    case RF_OP_GELU_GATE:
+    case RF_OP_GELU: {
         int32_t n = plain_rows_of(view, op->out[0]);
         for (int32_t i = in * n; i < (in + 1) * n; i++) gate(view, op, i);
         break;

@@ -224,6 +224,23 @@ static void check_bpe(const char *pre, const char *name, const struct fixture_st
     fixture_vocab_close(&fixture);
 }
 
+/* A pre-tokenizer with the tokens of another one. */
+static void check_words(const char *pre, const char *vocab, const char *ids,
+                        const struct fixture_strings *strings)
+{
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, vocab), 0);
+    fixture.vocab.pre = rf_str_of(pre);
+    struct rf_tokenizer *tokenizer = open_tokenizer(&fixture.vocab, pre);
+    if (tokenizer) {
+        CHECK_INT(rf_tokenizer_adds_bos(tokenizer), 0);
+        CHECK_INT(compare(tokenizer, strings, ids), 2 * strings->n);
+        check_round_trip(tokenizer, strings, pre);
+    }
+    rf_tokenizer_free(tokenizer);
+    fixture_vocab_close(&fixture);
+}
+
 /* Added tokens that swallow white space: gpt-2's vocabulary with such habits. */
 static void check_strips(const struct fixture_strings *strings)
 {
@@ -376,6 +393,9 @@ static void check_all(void)
     check_bpe("deepseek-llm", "bpe:deepseek-llm", &strings);
     check_bpe("deepseek-coder", "bpe:deepseek-coder", &strings);
     check_bpe("deepseek-v3", "bpe:deepseek-v3", &strings);
+    check_words("seed-coder", "text/bpe-qwen2.vocab", "text/bpe-seed-coder.ids", &strings);
+    check_words("glm4", "text/bpe-llama-bpe.vocab", "text/bpe-llama-bpe.ids", &strings);
+    check_words("exaone4", "text/bpe-gpt-2.vocab", "text/bpe-gpt-2.ids", &strings);
     check_strips(&strings);
     check_unigram(&strings);
     check_spm_merges(&strings);

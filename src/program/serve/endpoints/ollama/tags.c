@@ -21,8 +21,8 @@ static uint64_t hash_of(const char *text, uint64_t hash)
     return hash;
 }
 
-/* Clients show the beginning of a digest as the model's id. The file is not read for it, so a closed
- * model has that of an open one. */
+/* Clients show the beginning of a digest as the model's id. The file is not read for it, so a
+ * closed model has that of an open one. */
 static void write_digest(const char *name, int64_t bytes, char digest[DIGEST_TEXT])
 {
     char text[512];
