@@ -162,6 +162,7 @@ static inline int rf_has_state(const struct rf_params *params, int32_t layer)
 static inline int32_t rf_n_attention(const struct rf_params *params, int32_t end)
 {
     int32_t n = 0;
+    if (!params->layer_flags) return end; /* a header may claim 2^31 layers */
     for (int32_t i = 0; i < end; i++) n += !rf_has_state(params, i);
     return n;
 }

@@ -18,7 +18,7 @@ static const struct target {
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
 /* One case in so many is taken: slow devices are given an argument. */
-static int every = IS_SANITIZED ? 5 : 1, every_of_target = 1, n_cases;
+static int every = IS_FOR_RACES ? 13 : IS_SANITIZED ? 5 : 1, every_of_target = 1, n_cases;
 
 static int is_taken(void)
 {

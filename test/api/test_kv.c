@@ -72,6 +72,7 @@ static void chains_change_nothing(riffle_model *model, const char *kv)
     CHECK_INT(wanted.n, WRITTEN);
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++)
         for (int32_t gamma = 0; gamma <= 15 && can_run(model, kv, chains[i]); gamma += 5) {
+            if (IS_SANITIZED && (gamma / 5 + (int32_t)i) % 4) continue; /* one length a chain */
             riffle_session *session = open_kv(model, kv, chains[i], gamma);
             begin(session, &prompt);
             struct answer got = answer_of(session, WRITTEN);

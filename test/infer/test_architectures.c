@@ -185,7 +185,9 @@ static void check_same(const char *path, riffle_model *model, const struct text 
     check_chains(path, model, text, kv, ids);
 }
 
-static void check_model(const char *path, FILE *file)
+/* `is_gguf`: the other container has the same matrices, whose passes are cut and drafted with only
+ * once; its logits and likeliest tokens are compared like the first's. */
+static void check_model(const char *path, FILE *file, int is_gguf)
 {
     static struct text text;
     static float logits[MOST_POSITIONS][N_VOCAB];
@@ -211,8 +213,9 @@ static void check_model(const char *path, FILE *file)
         check_greedy(path, session, &text);
         printf("%s, %d ids: %.3f of the tolerance\n", path, text.n, share);
         riffle_session_close(session);
+        if (is_gguf) continue;
         check_same(path, model, &text, "f16");
-        if (strcmp(rf_backend_kinds[0]->name, "cpu") == 0) check_same(path, model, &text, "q8");
+        if (!IS_FOR_RACES && strcmp(rf_backend_kinds[0]->name, "cpu") == 0) check_same(path, model, &text, "q8");
     }
     CHECK_INT(n, 2);
     riffle_model_close(model);
@@ -233,9 +236,9 @@ int main(int argc, char **argv)
         FILE *file = fopen(path, "r");
         CHECK_MSG(file != NULL, "%s: cannot open", path);
         if (!file) continue;
-        check_model(argv[i], file);
+        check_model(argv[i], file, 0);
         snprintf(path, sizeof path, "%s/model.gguf", argv[i]);
-        if (has_gguf(argv[i])) check_model(path, file);
+        if (!IS_FOR_RACES && has_gguf(argv[i])) check_model(path, file, 1);
         fclose(file);
     }
     return check_result();

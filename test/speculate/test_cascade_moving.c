@@ -181,7 +181,8 @@ static struct tally sum_of(struct tally of_all[TABLES][CHAINS][STARTS], int tabl
 static void test_no_prompt_loses(void)
 {
     static struct tally of_all[DISTURBANCES][TABLES][CHAINS][STARTS];
-    for (int d = 0; d < DISTURBANCES; d++) {
+    /* Machines run the same code, so sanitized builds have one in three. */
+    for (int d = 0; d < DISTURBANCES; d += IS_SANITIZED ? 3 : 1) {
         run_all((enum disturbance)d, 4, 0, 0, of_all[d]);
         struct tally all = sum_of(of_all[d], -1, -1, -1);
         CHECK_MSG(all.over <= (d == STILL ? 0.02 : 0.03) * all.prompts,
