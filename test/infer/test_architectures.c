@@ -215,7 +215,8 @@ static void check_model(const char *path, FILE *file, int is_gguf)
         riffle_session_close(session);
         if (is_gguf) continue;
         check_same(path, model, &text, "f16");
-        if (!IS_FOR_RACES && strcmp(rf_backend_kinds[0]->name, "cpu") == 0) check_same(path, model, &text, "q8");
+        if (!IS_FOR_RACES && strcmp(rf_backend_kinds[0]->name, "cpu") == 0)
+            check_same(path, model, &text, "q8");
     }
     CHECK_INT(n, 2);
     riffle_model_close(model);

@@ -880,8 +880,8 @@ static int read_memory(const unsigned char *data, size_t bytes, struct rf_error 
     return code;
 }
 
-/* With sanitizers one model is cut and changed at every byte; of the others, whose values are of the
- * same kinds, one byte in five, which meets every byte of fields of 4 and 8 bytes in turn. */
+/* With sanitizers one model is cut and changed at every byte; of the others, whose values are of
+ * the same kinds, one byte in five, which meets every byte of fields of 4 and 8 bytes in turn. */
 static size_t step_of(void (*make)(struct w_file *))
 {
     return IS_SANITIZED && make != w_llama ? 5 : 1;
