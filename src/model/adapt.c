@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/layout.h"
 #include "model/reader.h"
 #include "model/tensors.h"
 
@@ -62,6 +63,18 @@ void rf_tensors_drop_further(struct rf_reading *reading)
     source->n_tensors = n;
 }
 
+/* Refuses a tensor whose rows are neither those of all parts nor of the part that has its name. */
+static void check_fused_rows(struct rf_reading *reading, const struct fused *of,
+                             const struct rf_tensor *tensor, int64_t rows)
+{
+    for (size_t k = 0; k < 3 && of->parts[k]; k++)
+        if (strcmp(of->parts[k], of->name) == 0 && tensor->ne[1] == of->rows[k]) return;
+    if (tensor->n_dims != 2 || tensor->ne[1] != rows)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "tensor %s has %" PRId64 " rows, but the parameters ask for %" PRId64,
+               rf_layout_shown(reading, tensor->name).text, tensor->ne[1], rows);
+}
+
 void rf_tensors_split(struct rf_reading *reading)
 {
     struct rf_source *source = reading->source;
@@ -83,7 +96,7 @@ void rf_tensors_split(struct rf_reading *reading)
         const struct fused *of = find_fused(fused, 2, p->fused, tensor->name, &rest);
         int64_t rows = 0;
         for (size_t k = 0; of && k < 3; k++) rows += of->rows[k];
-        /* Any other number of rows is reported with the shapes of the parts. */
+        if (of) check_fused_rows(reading, of, tensor, rows);
         if (!of || tensor->n_dims != 2 || tensor->ne[1] != rows) {
             all[n++] = *tensor;
             continue;

@@ -444,8 +444,8 @@ static const struct mutation mistral3_mutations[] = {
      .target = "mistral3.rope.scaling.original_context_length", .number = 0},
     {"original_context_length is 4294967295", F, SET_U32,
      .target = "mistral3.rope.scaling.original_context_length", .number = 0xffffffffu},
-    {"attention factor of the rotation is nan", F, SET_F32,
-     .target = "mistral3.rope.scaling.yarn_log_multiplier", .real = (double)NAN},
+    {"the YaRN scaling needs", F, SET_F32, .target = "mistral3.rope.scaling.yarn_log_multiplier",
+     .real = (double)NAN},
     {"yarn_attn_factor is 1.5, which is not supported", U, SET_F32,
      .target = "mistral3.rope.scaling.yarn_attn_factor", .real = 1.5},
     {"sliding_window is of type FLOAT32", F, SET_F32, .target = "mistral3.attention.sliding_window",
@@ -517,8 +517,8 @@ static const struct mutation olmo3_mutations[] = {
 };
 
 static const struct mutation glm4_mutations[] = {
-    {"blk.0.ffn_up.weight is [8, 31, 1, 1]", F, TENSOR_RESIZE, .target = "blk.0.ffn_up.weight",
-     .number = 31, .index = 1},
+    {"blk.0.ffn_up.weight has 31 rows, but the parameters ask for 32", F, TENSOR_RESIZE,
+     .target = "blk.0.ffn_up.weight", .number = 31, .index = 1},
     {"blk.0.post_ffw_norm.weight is missing", F, TENSOR_DROP,
      .target = "blk.0.post_ffw_norm.weight"},
     {"blk.0.ffn_norm.weight is missing", F, TENSOR_DROP, .target = "blk.0.ffn_norm.weight"},

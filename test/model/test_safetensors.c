@@ -326,6 +326,46 @@ static const struct mutation qwen35_mutations[] = {
      "A_log\":{\"dtype\":\"F32\",\"shape\":[2,1]"},
 };
 
+/* Ministral 3 with YaRN and queries that grow with their position. */
+static void hf_ministral3(struct hf_model *model)
+{
+    hf_qwen2(model);
+    hf_set(model, HF_CONFIG,
+           "{\"architectures\":[\"Ministral3ForCausalLM\"],\"model_type\":\"ministral3\","
+           "\"hidden_size\":8,\"intermediate_size\":16,\"num_hidden_layers\":1,"
+           "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":4,"
+           "\"max_position_embeddings\":64,\"sliding_window\":32,\"eos_token_id\":5,"
+           "\"tie_word_embeddings\":true,\"rope_parameters\":{\"rope_type\":\"yarn\","
+           "\"rope_theta\":1e6,\"factor\":4.0,\"original_max_position_embeddings\":16,"
+           "\"mscale\":1.0,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":0.1}}");
+    hf_set(model, HF_HEADER, "");
+    model->data_bytes[0] = 0;
+    hf_tensors(model, 1, 8, 0);
+}
+
+static const struct mutation ministral3_mutations[] = {
+    {"growth of the queries is -0.1", F, HF_CONFIG, "beta\":0.1", "beta\":-0.1"},
+    {"growth of the queries is inf", F, HF_CONFIG, "beta\":0.1", "beta\":1e39"},
+    {"llama_4_scaling_beta is not a number", F, HF_CONFIG, "beta\":0.1", "beta\":\"0.1\""},
+    {"original_max_position_embeddings is not a whole number", F, HF_CONFIG, "embeddings\":16",
+     "embeddings\":0"},
+    {"sliding_window is not a whole number", F, HF_CONFIG, "window\":32", "window\":-1"},
+    {"model.layers.0.post_attention_layernorm.weight is missing", F, HF_HEADER,
+     "0.post_attention_layernorm", "9.post_attention_layernorm"},
+    {"model.norm.weight is missing", F, HF_HEADER, "\"model.norm.weight\"",
+     "\"model.layers.9.input_layernorm.weight\""},
+    /* the same tensors in a class of one norm a layer, of no gate, of norms of the heads */
+    {"post_attention_layernorm.weight has no place in a cohere2 model", U, HF_CONFIG,
+     "[\"Ministral3ForCausalLM\"],\"model_type\":\"ministral3\"",
+     "[\"Cohere2ForCausalLM\"],\"model_type\":\"cohere2\""},
+    {"mlp.up_proj.weight is not one that a starcoder2 model computes with", U, HF_CONFIG,
+     "[\"Ministral3ForCausalLM\"],\"model_type\":\"ministral3\"",
+     "[\"Starcoder2ForCausalLM\"],\"model_type\":\"starcoder2\""},
+    {"model.layers.0.self_attn.q_norm.weight is missing", F, HF_CONFIG,
+     "[\"Ministral3ForCausalLM\"],\"model_type\":\"ministral3\"",
+     "[\"Exaone4ForCausalLM\"],\"model_type\":\"exaone4\""},
+};
+
 static void test_mutation(void (*make)(struct hf_model *), const struct mutation *m)
 {
     static struct hf_model model;
@@ -366,6 +406,17 @@ static struct rf_source *open_good(const struct hf_model *model, const char *pat
     CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s",
               error.text);
     return source;
+}
+
+static void test_good_ministral3(void)
+{
+    static struct hf_model model;
+    hf_ministral3(&model);
+    struct rf_source *source = open_good(&model, folder);
+    if (!source) return;
+    CHECK(source->params.temperature == 0.1f && source->params.temperature_step == 16);
+    CHECK_INT(source->params.window, 32);
+    rf_source_close(source);
 }
 
 static void test_good_qwen2(void)
@@ -856,6 +907,9 @@ int main(void)
     test_seeing_qwen35();
     for (size_t i = 0; i < sizeof qwen35_mutations / sizeof *qwen35_mutations; i++)
         test_mutation(hf_qwen35, &qwen35_mutations[i]);
+    test_good_ministral3();
+    for (size_t i = 0; i < sizeof ministral3_mutations / sizeof *ministral3_mutations; i++)
+        test_mutation(hf_ministral3, &ministral3_mutations[i]);
     test_allocation_failures(hf_qwen35);
     test_allocation_failures(hf_lfm2);
     test_truncation_and_corruption();
