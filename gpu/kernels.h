@@ -247,7 +247,6 @@ struct gpu_rotations {
 /* Copies the embeddings x [n][width] to `out`, and computes the rotations. */
 cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, const float *x, int32_t width,
                       const struct gpu_row *rows, int32_t n, const struct gpu_rotations *rotations);
-/* picked: which of the rows of x, or NULL: all. */
 struct gpu_norm_args {
     const float *x, *gain, *bias; /* bias: or NULL */
     float eps;

@@ -243,7 +243,7 @@ static __global__ void rows_rope_store(const __grid_constant__ struct gpu_rope a
         return gain ? __fmul_rn(__fmul_rn(from[j], scale), gain[j]) : from[j];
     };
     const struct gpu_row &place = args.pass.rows[row];
-    float growth = 1.0f;
+    float growth = 1.0f; // rf_query_growth
     if (!is_key && args.temperature != 0.0f) {
         double steps = place.position / args.temperature_step;
         growth = (float)(1.0 + (double)args.temperature * log(1.0 + steps));

@@ -185,9 +185,9 @@ static void remember_rows(struct rf_pace_cost *cost, int32_t rows)
     else
         *usual += (ratio - *usual) / rf_tuning.cost.usual_passes;
     for (int32_t r = 2; rows == 1 && r <= RF_PACE_ROWS; r++) {
+        if (!cost->seen[r - 1] || cost->recent[r - 1] >= rf_tuning.cost.stale) continue;
         double more = ratio_of(cost, r) - cost->usual[r - 1] - rf_tuning.cost.usual_within;
-        if (more > 0.0 && cost->seen[r - 1] && cost->recent[r - 1] < rf_tuning.cost.stale)
-            cost->seconds[r - 1] *= exp(-rf_tuning.cost.gain_usual * more);
+        if (more > 0.0) cost->seconds[r - 1] *= exp(-rf_tuning.cost.gain_usual * more);
     }
 }
 
