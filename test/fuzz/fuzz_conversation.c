@@ -18,7 +18,7 @@ static void expect(int condition, const char *what)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    struct conversation first = {NULL, NULL}, second = {NULL, NULL};
+    struct conversation first = {.messages = NULL}, second = {.messages = NULL};
     FILE *before = stderr;
     if (!(stderr = fopen("/dev/null", "w"))) {
         stderr = before;

@@ -360,9 +360,10 @@ static int flush_output(struct connection *c)
 /* The next request, or the connection's end. */
 static void connection_after_reply(struct connection *c)
 {
-    int closes = c->closes || (c->has_ended && !c->in.count) || c->network->is_refusing;
+    int closes = c->closes || (c->has_ended && !c->in.count);
     connection_end_request(c);
     rf_lock_take(&c->network->lock);
+    closes |= c->network->is_refusing;
     c->has_reply = c->is_complete = c->is_chunked = c->has_probe = 0;
     rf_lock_release(&c->network->lock);
     c->chunks = (struct http_chunks){0};

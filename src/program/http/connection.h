@@ -39,7 +39,7 @@ struct connection {
 
 struct http_network {
     const struct http_handler *handler;
-    struct rf_lock lock; /* outputs, is_woken, is_stopping */
+    struct rf_lock lock; /* outputs, is_woken, is_refusing, is_stopping, stop */
     pthread_t thread;
     int listener, waker[2];
     int32_t port;
