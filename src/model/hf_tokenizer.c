@@ -230,7 +230,7 @@ void rf_hf_read_vocab(struct rf_hf *hf)
     vocab->strips = rf_keep(reading, n, sizeof *vocab->strips, "vocabulary");
     if (reading->code) return;
     vocab->pre = rf_str_of("default");
-    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;
+    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = vocab->sep = -1;
     vocab->add_space_prefix = vocab->remove_extra_whitespaces = vocab->nfc = -1;
     read_tokenizer(hf);
     read_added_tokens(hf);
