@@ -234,6 +234,13 @@ static inline size_t buffer_rows(const struct cpu_view *view, const struct cpu_b
     return buffer->by_expert ? view->n_expert_rows : view->n_rows;
 }
 
+/* 1 for rows of the second token type. */
+static inline int cpu_is_second_type(const struct cpu_view *view, size_t row)
+{
+    const struct rf_rows *rows = view->groups[view->rows[row].group].rows;
+    return rows->n_first && view->rows[row].slot - rows->first_pos >= rows->n_first;
+}
+
 /* Rows that a worker takes at a time. */
 static inline size_t rows_grain(size_t n_rows)
 {

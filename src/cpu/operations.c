@@ -69,7 +69,8 @@ void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct 
         for (size_t j = 0; op->scale != 1 && j < out->width; j++) x[j] *= op->scale;
         if (op->weight[1])
             add_table_row(view, worker, op->weight[1], (size_t)view->rows[i].position, x);
-        if (op->weight[2]) add_table_row(view, worker, op->weight[2], 0, x);
+        if (op->weight[2])
+            add_table_row(view, worker, op->weight[2], (size_t)cpu_is_second_type(view, i), x);
         prepare_rotations(view, i);
     }
 }

@@ -158,7 +158,7 @@ struct rf_slot_shape {
 enum rf_op_kind {
     /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares
      * the rotations of the rows' positions. A draft head's program has one of each. Adds
-     * weight[1][position] and the first row of weight[2] where they are not NULL. */
+     * weight[1][position] and the row of weight[2] for the token type where they are not NULL. */
     RF_OP_EMBED,
     RF_OP_NORM,   /* out[0] = RMS norm of in[0], less its mean if is_centred, times weight[0], plus
                      bias[0] or NULL; see `column` */
@@ -273,6 +273,7 @@ struct rf_rows {
     const int32_t *tokens;
     const int32_t *parents; /* NULL: each follows the one before */
     int32_t n, first_pos;
+    int32_t n_first; /* rows of the first token type, before those of the second; 0: all */
     /* The rows rotate by RF_ROPE_LONG, as the rows before them in the cache did. Only for models
      * with rope_long_factors. */
     int is_long;

@@ -21,7 +21,9 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
     for (size_t j = 0; j < width; j++) x[j] = scale * from[j];
     for (size_t j = 0; op->weight[1] && j < width; j++)
         x[j] += op->weight[1]->values[(size_t)row->position * width + j];
-    for (size_t j = 0; op->weight[2] && j < width; j++) x[j] += op->weight[2]->values[j];
+    int is_second = row->group->n_first && row->slot - row->group->first_pos >= row->group->n_first;
+    for (size_t j = 0; op->weight[2] && j < width; j++)
+        x[j] += op->weight[2]->values[(is_second ? width : 0) + j];
     for (int local = 0; local < 2; local++)
         for (size_t j = 0; j < half; j++) {
             enum rf_frequencies set = local                 ? RF_ROPE_LOCAL
