@@ -200,6 +200,9 @@ static void read_tokenizer(struct rf_hf *hf)
     if (is_bpe && contains_byte_level(rf_json_get(hf->tokenizer, "pre_tokenizer"))) {
         vocab->kind = RF_VOCAB_BPE;
         rf_hf_read_bpe(hf);
+    } else if (rf_str_is(type, "WordPiece")) {
+        vocab->kind = RF_VOCAB_WORDPIECE;
+        rf_hf_read_wordpiece(hf);
     } else if (hf->files->sentencepiece.data) {
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
         rf_hf_read_sentencepiece(hf);
@@ -213,8 +216,8 @@ static void read_tokenizer(struct rf_hf *hf)
         rf_hf_read_unigram(hf);
     } else {
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "a model of type \"%.*s\" is not supported; BPE and "
-                    "Unigram are",
+                    "a model of type \"%.*s\" is not supported; BPE, "
+                    "Unigram and WordPiece are",
                     rf_shown(type), type.data);
     }
 }
@@ -241,6 +244,7 @@ void rf_hf_read_vocab(struct rf_hf *hf)
     vocab->pad = read_special(hf, "pad_token", "pad_token_id", vocab->pad);
     read_end_of_turn(hf);
     read_habits(hf);
+    if (reading->source->params.encoder) rf_hf_read_ends(hf);
     read_chat_template(hf);
     if (!reading->code) rf_vocab_check(reading);
 }
