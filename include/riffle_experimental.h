@@ -288,6 +288,12 @@ typedef struct riffle_text {
     size_t bytes;
 } riffle_text;
 
+/* The vectors [n_texts][width] of texts, pooled as the model's file says, each of length 1. Writes
+ * them if there is room for all n_texts * width values; returns the width. Opens a batch for the
+ * time of the call. Not for rerankers. */
+RIFFLE_API int64_t riffle_embed(riffle_model *model, const riffle_text *texts, size_t n_texts,
+                                float *vectors, size_t n_values);
+
 typedef struct riffle_corpus_options {
     size_t struct_size;
     /* The share of the texts' pieces that stays, above 0 to 1: the pieces of the lowest perplexity

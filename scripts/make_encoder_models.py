@@ -5,8 +5,8 @@
     scripts/make_encoder_models.py test/data/encoders
 
 writes for each name a folder with config.json, model.safetensors, tokenizer.json and the files of sentence-transformers,
-model.gguf (names and metadata as llama.cpp's converter writes them) and expected.json: texts, their tokens, and their
-vectors of length 1, or of a reranker pairs and scores. Weights are in F32; bert has a second GGUF file in Q8_0.
+model.gguf (names and metadata as llama.cpp's converter writes them), expected.json: texts, their tokens, and their
+vectors of length 1, or of a reranker pairs and scores; and expected.txt. Weights are in F32; bert has a second GGUF file in Q8_0.
 
 The weights are random and of no licence; transformers (Apache-2.0) is only run.
 """
@@ -185,6 +185,14 @@ def scores(model, tokenizer):
     return cases
 
 
+def write_numbers(path, cases):
+    """The same without texts, for programs in C: numbers of tokens and tokens, of values and values."""
+    with open(path, "w") as file:
+        for case in cases:
+            values = case.get("vector") or [case["score"]]
+            print(len(case["tokens"]), *case["tokens"], len(values), *values, file=file)
+
+
 def main():
     for name, kind, pooling in (("bert", "bert", "cls"), ("nomic", "nomic_bert", "mean"), ("rank", "bert", "rank")):
         folder = f"{sys.argv[1]}/{name}"
@@ -201,6 +209,7 @@ def main():
         cases = scores(model, tokenizer) if name == "rank" else vectors(model, tokenizer, pooling)
         with open(f"{folder}/expected.json", "w") as file:
             json.dump(cases, file, ensure_ascii=False, indent=1)
+        write_numbers(f"{folder}/expected.txt", cases)
 
 
 main()

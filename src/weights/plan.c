@@ -22,7 +22,7 @@ static void plan_type(struct rf_weight_plan *plan)
     plan->is_matrix = plan->role != RF_WEIGHT_TABLE && plan->role != RF_WEIGHT_VECTOR;
     plan->dtype = tensor->dtype;
     plan->format = RF_FORMAT_BF16;
-    if (plan->is_matrix && plan->form != RF_WEIGHTS_STORED) {
+    if (plan->is_matrix && plan->form != RF_WEIGHTS_STORED && !plan->is_split) {
         plan->target = targets[plan->form];
         plan->dtype = rf_cast_type(plan->target, tensor->dtype, tensor->ne[0]);
     }
