@@ -14,12 +14,12 @@ static void read_kind(struct rf_gguf *gguf)
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
     else if (rf_str_is(model, "gpt2"))
         vocab->kind = RF_VOCAB_BPE;
-    else if (rf_str_is(model, "bert"))
+    else if (rf_str_is(model, "bert") && gguf->reading->source->params.encoder)
         vocab->kind = RF_VOCAB_WORDPIECE;
     else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known; llama, gpt2 and bert "
-               "are",
+               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known here; llama and gpt2 "
+               "are, and bert of encoders",
                rf_shown(model), model.data);
     vocab->pre = rf_gguf_string(gguf, "tokenizer.ggml.pre", rf_str_of("default"));
 }

@@ -200,7 +200,7 @@ static void read_tokenizer(struct rf_hf *hf)
     if (is_bpe && contains_byte_level(rf_json_get(hf->tokenizer, "pre_tokenizer"))) {
         vocab->kind = RF_VOCAB_BPE;
         rf_hf_read_bpe(hf);
-    } else if (rf_str_is(type, "WordPiece")) {
+    } else if (rf_str_is(type, "WordPiece") && hf->reading.source->params.encoder) {
         vocab->kind = RF_VOCAB_WORDPIECE;
         rf_hf_read_wordpiece(hf);
     } else if (hf->files->sentencepiece.data) {
@@ -216,8 +216,8 @@ static void read_tokenizer(struct rf_hf *hf)
         rf_hf_read_unigram(hf);
     } else {
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "a model of type \"%.*s\" is not supported; BPE, "
-                    "Unigram and WordPiece are",
+                    "a model of type \"%.*s\" is not supported; BPE and "
+                    "Unigram are, and WordPiece of encoders",
                     rf_shown(type), type.data);
     }
 }
