@@ -26,14 +26,14 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "of", "river", "token", "read", "write", "house", "un", "able", "中", "文", "naive", "cafe", "ß"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-TEXTS = ["The river.", "Reading unreadable tokens, writing houses!", "Café naïve ÀÉÎ", "中文 of the 中文中", "a\tb\nc\u00a0d",
-         "un-able $5.00 <x> 50%", "日本", "STRASSE straße İ", "x" * 101 + " the", "", "한국 е\u0301",
+TEXTS = ["The river.", "Reading unreadable tokens, writing houses!", "Café naïve ÀÉÎ", "中文 of the 中文中",
+         "a\tb\nc\u00a0d", "un-able $5.00 <x> 50%", "日本", "STRASSE straße İ", "x" * 101 + " the", "", "한국 е\u0301",
          " ".join(["the house of tokens reads the river", "unable to write"] * 16)]
 PAIRS = [("river house", "The river is read."), ("who writes?", "unable"), ("the", "of " * 140)]
 
 
 def tokens():
-    return [*SPECIAL, *WORDS, *LETTERS, *SIGNS, *("##" + t for t in [*"abcdefghijklmnopqrstuvwxyz0123456789", "ing", "able", "ss"])]
+    return [*SPECIAL, *WORDS, *LETTERS, *SIGNS, *("##" + t for t in [*LETTERS, "ing", "able", "ss"])]
 
 
 def write_tokenizer(folder):

@@ -172,8 +172,8 @@ enum rf_op_kind {
                          follows and its own. With a window the last `window` of them. With a cap,
                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
                          each head's softmax that has no value (an attention sink). With
-                         is_whole, over the positions of all rows of the group, which is a whole text
-                         without parents, in a cache of 16 bits */
+                         is_whole, over the positions of all rows of the group, which is a whole
+                         text without parents, in a cache of 16 bits */
     /* A convolution between two gates. A row of in[0] is b, c and x side by side. With z = b * x,
      * the row at position t has out[0] = c * (bias[0] + sum over k < rows of weight[0][.][k] * z[t
      * - (rows - 1) + k]), element by element, where z is of the rows that it follows, and 0 before
