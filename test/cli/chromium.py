@@ -18,7 +18,7 @@ import urllib.parse
 import urllib.request
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-SECONDS = 120  # only so that a hang becomes a failure
+SECONDS = 12  # only so that a hang becomes a failure
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9}
 
 HELPERS = """
@@ -106,6 +106,10 @@ class Tab:
     def go(self, url):
         self.call("Page.navigate", url=url)
         self.wait("location.href.startsWith(%s) && document.readyState == 'complete'" % json.dumps(url))
+
+    def close(self):
+        self.call("Page.close")
+        self.socket.close()
 
     def call(self, method, **params):
         self.n_calls += 1
@@ -221,7 +225,7 @@ class Scripted:
                     return
                 scripted.requests.append(body)
                 answer = scripted.answers.get(timeout=SECONDS)
-                if isinstance(answer, tuple):
+                if isinstance(answer[0], int):
                     self.give_json(answer[0], {"error": {"message": answer[1]}})
                     return
                 self.send_response(200)

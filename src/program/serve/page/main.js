@@ -190,6 +190,7 @@ byId("open-settings").onclick = async () => {
   conversation.settings = changed;
   store.keepSettings(changed);
   keep(conversation);
+  tell("Settings saved");
 };
 
 // ---- files ----
