@@ -46,7 +46,8 @@ void send_file(struct exchange *exchange, const char *type, const char *more, co
     char lines[MOST_LINES], tag[24], all[MOST_LINES];
     const char *known = http_head_field(&exchange->request->head, "If-None-Match");
     snprintf(tag, sizeof tag, "\"%016" PRIx64 "\"", hash_of(text));
-    int status = known && strstr(known, tag) ? 304 : 200;
+    int is_known = known && (strstr(known, tag) || strcmp(known, "*") == 0);
+    int status = is_known ? 304 : 200;
     snprintf(all, sizeof all, "ETag: %s\r\n%s", tag, more);
     common_lines(lines, status, "no-cache", all);
     send_count(exchange->server, status);

@@ -6,7 +6,7 @@ import {askKey, askSettings} from "./dialogs.js";
 import {Attachments, download, fileName} from "./files.js";
 import {showList} from "./list.js";
 import {element} from "./markdown.js";
-import {Messages, statsText} from "./messages.js";
+import {Messages} from "./messages.js";
 import {modelNames, onKeyWanted} from "./server.js";
 import * as store from "./store.js";
 
@@ -93,10 +93,11 @@ const answers = new Answers({
     document.body.classList.remove("busy");
     byId("send").hidden = false;
     byId("stop").hidden = true;
+    if (!store.conversations.has(conversation.id)) return; // it was deleted
     messages.update(message, false);
     keep(conversation);
     refreshList();
-    tell(controller.signal.aborted ? "Stopped" : message.error ? "No answer" : `Answered. ${statsText(message)}`);
+    tell(controller.signal.aborted ? "Stopped" : message.error ? "No answer" : "Answered");
   },
 });
 
@@ -140,7 +141,11 @@ function fitBox() {
 byId("composer").onsubmit = event => {
   event.preventDefault();
   const text = box.value.trim();
-  if (answers.running || (!text && !attachments.files.length)) return;
+  if (!text && !attachments.files.length) return;
+  if (answers.running) {
+    tell("An answer is under way; Esc stops it");
+    return;
+  }
   say(last(current), text, attachments.take());
   box.value = "";
   fitBox();
@@ -167,6 +172,7 @@ document.addEventListener("keydown", event => {
   else answers.stop();
 });
 document.addEventListener("click", event => {
+  if (event.target === document.querySelector("main")) openSide(false); // its shade
   if (!byId("menu").contains(event.target) || event.target.closest("#menu button")) byId("menu").open = false;
 });
 

@@ -28,7 +28,7 @@ function callNode({function: call}) {
   return folded("call", `Call of ${call.name}`, codeBlock(indented(call.arguments), "json"));
 }
 
-export function statsText({model, stats}) {
+function statsText({model, stats}) {
   const parts = model ? [model] : [];
   if (stats) {
     parts.push(`${stats.tokens} tokens`);
@@ -51,7 +51,7 @@ export class Messages {
     this.shown.clear();
     const steps = path(conversation), articles = steps.map(step => this.article(step, step === steps.at(-1)));
     this.log.replaceChildren(...articles);
-    if (!steps.length) this.log.append(element("p", "empty", "Ask something. Everything stays on your server and in this browser."));
+    if (!steps.length) this.log.append(element("p", "empty", "Ask something. Conversations are kept in this browser alone."));
     this.follow();
   }
 
