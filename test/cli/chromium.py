@@ -18,7 +18,7 @@ import urllib.parse
 import urllib.request
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-SECONDS = 20  # only so that a hang becomes a failure
+SECONDS = 60  # only so that a hang becomes a failure
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9}
 
 HELPERS = """

@@ -18,7 +18,8 @@ function addCalls(message, pieces) {
 function addEvent(message, event) {
   for (const {delta, finish_reason: reason} of event.choices) {
     message.content += delta.content ?? "";
-    if (delta.reasoning_content) message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
+    const thoughts = delta.reasoning_content;
+    if (thoughts) message.reasoning = (message.reasoning ?? "") + thoughts;
     if (delta.tool_calls) addCalls(message, delta.tool_calls);
     if (reason === "length") message.isCut = true;
   }
@@ -43,7 +44,7 @@ export class Answers {
 
   /** Answers what ends with `parent`. */
   async begin(conversation, parent, model) {
-    const running = {conversation, controller: new AbortController(), saved: performance.now(), body: null};
+    const running = {conversation, controller: new AbortController(), saved: performance.now()};
     const message = running.message = add(parent, {role: "assistant", model});
     this.running = running;
     this.watch.began(running);
@@ -62,9 +63,11 @@ export class Answers {
     let first = 0;
     for await (const event of chat(body, controller.signal)) {
       addEvent(message, event);
-      const isPiece = event.choices.some(({delta}) => delta.content || delta.reasoning_content || delta.tool_calls);
+      const isPiece = event.choices.some(
+        ({delta}) => delta.content || delta.reasoning_content || delta.tool_calls);
       if (isPiece) first ||= performance.now();
-      if (event.usage) message.stats = statsOf(event.usage, first, performance.now(), message.isCut);
+      if (event.usage)
+        message.stats = statsOf(event.usage, first, performance.now(), message.isCut);
       const isDue = performance.now() - running.saved > SAVE_MS;
       if (isDue) running.saved = performance.now();
       this.watch.grew(this.running, isDue);

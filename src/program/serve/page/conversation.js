@@ -4,10 +4,12 @@
 // message: {id, role, content, children, chosen} and, where it has them, files, reasoning, calls,
 // callId, model, stats, error.
 
-const newId = () => crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4))).join("-");
+/** Pages without TLS from another machine have no randomUUID. */
+const newId = () => Array.from(crypto.getRandomValues(new Uint32Array(4))).join("-");
 
 export function create(settings) {
-  return {id: newId(), title: "", changed: Date.now(), settings, root: {id: newId(), children: [], chosen: 0}};
+  const root = {id: newId(), children: [], chosen: 0};
+  return {id: newId(), title: "", changed: Date.now(), settings, root};
 }
 
 /** Adds a message below `parent`, and shows it. */

@@ -7,7 +7,9 @@ const TEXTS = ["system", "thoughts", "tools"];
 function confirmed(dialog) {
   dialog.returnValue = "cancel";
   dialog.showModal();
-  return new Promise(resolve => dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok"), {once: true}));
+  return new Promise(resolve => {
+    dialog.onclose = () => resolve(dialog.returnValue === "ok");
+  });
 }
 
 function toolsFault(text) {
@@ -21,7 +23,8 @@ function toolsFault(text) {
 
 /** The changed settings, or null. */
 export async function askSettings(dialog, settings) {
-  const form = dialog.querySelector("form"), fields = form.elements, fault = form.querySelector(".error");
+  const form = dialog.querySelector("form"), fields = form.elements;
+  const fault = form.querySelector(".error");
   for (const name of [...NUMBERS, ...TEXTS]) fields[name].value = settings[name] ?? "";
   fault.textContent = "";
   form.onsubmit = event => {
@@ -31,7 +34,8 @@ export async function askSettings(dialog, settings) {
   };
   if (!await confirmed(dialog)) return null;
   const changed = {};
-  for (const name of NUMBERS) if (fields[name].value !== "") changed[name] = Number(fields[name].value);
+  for (const name of NUMBERS)
+    if (fields[name].value !== "") changed[name] = Number(fields[name].value);
   for (const name of TEXTS) if (fields[name].value.trim()) changed[name] = fields[name].value;
   return changed;
 }

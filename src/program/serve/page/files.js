@@ -62,4 +62,7 @@ export function download(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
-export const fileName = title => (title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40) || "conversation");
+export function fileName(title) {
+  const words = title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
+  return words.slice(0, 40) || "conversation";
+}

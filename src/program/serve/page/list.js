@@ -4,7 +4,8 @@ import {matches} from "./conversation.js";
 import {element} from "./markdown.js";
 
 export function showList(list, conversations, current, words) {
-  const found = [...conversations].filter(one => !words || matches(one, words)).sort((a, b) => b.changed - a.changed);
+  const found = [...conversations].filter(one => !words || matches(one, words));
+  found.sort((a, b) => b.changed - a.changed);
   list.replaceChildren(...found.map(one => {
     const button = element("button", "", one.title || "Untitled");
     button.type = "button";

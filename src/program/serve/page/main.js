@@ -32,7 +32,8 @@ function show(conversation) {
   byId("title").textContent = name;
   document.title = conversation.title ? `${name} – Riffle` : "Riffle";
   history.replaceState(null, "", conversation.title ? "#" + conversation.id : location.pathname);
-  if ([...models.options].some(option => option.value === conversation.model)) models.value = conversation.model;
+  if ([...models.options].some(option => option.value === conversation.model))
+    models.value = conversation.model;
   messages.show(conversation);
   const {running} = answers;
   if (running) messages.update(running.message, true);
@@ -41,7 +42,8 @@ function show(conversation) {
 }
 
 function keep(conversation) {
-  store.save(conversation).catch(error => tell(`The conversation could not be kept: ${error.message}`));
+  store.save(conversation).catch(
+    error => tell(`The conversation could not be kept: ${error.message}`));
 }
 
 /** Keeps a conversation that has its first message, and names it after that. */
@@ -173,7 +175,8 @@ document.addEventListener("keydown", event => {
 });
 document.addEventListener("click", event => {
   if (event.target === document.querySelector("main")) openSide(false); // its shade
-  if (!byId("menu").contains(event.target) || event.target.closest("#menu button")) byId("menu").open = false;
+  if (!byId("menu").contains(event.target) || event.target.closest("#menu button"))
+    byId("menu").open = false;
 });
 
 byId("new").onclick = () => {
@@ -189,9 +192,11 @@ byId("search").oninput = refreshList;
 byId("delete").onclick = removeCurrent;
 byId("export-json").onclick = () =>
   download(fileName(current.title) + ".json", "application/json", JSON.stringify(current, null, 2));
-byId("export-markdown").onclick = () => download(fileName(current.title) + ".md", "text/markdown", asMarkdown(current));
+byId("export-markdown").onclick = () =>
+  download(fileName(current.title) + ".md", "text/markdown", asMarkdown(current));
 byId("open-settings").onclick = async () => {
-  const conversation = current, changed = await askSettings(byId("settings"), conversation.settings);
+  const conversation = current;
+  const changed = await askSettings(byId("settings"), conversation.settings);
   if (!changed) return;
   conversation.settings = changed;
   store.keepSettings(changed);

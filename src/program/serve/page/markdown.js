@@ -4,14 +4,17 @@
 
 marked.setOptions({mangle: false});
 
-const LANGUAGES = {"c++": "cpp", "c#": "csharp", golang: "go", console: "bash", zsh: "bash", jsx: "javascript",
-                   tsx: "typescript", jsonc: "json", h: "c", hpp: "cpp", rs: "rust", patch: "diff"};
-const ENTITIES = {amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", hellip: "…",
-                  mdash: "—", ndash: "–", times: "×", rarr: "→", larr: "←", deg: "°", euro: "€"};
+const LANGUAGES = {
+  "c++": "cpp", hpp: "cpp", h: "c", "c#": "csharp", golang: "go", rs: "rust", jsx: "javascript",
+  tsx: "typescript", jsonc: "json", console: "bash", zsh: "bash", patch: "diff"};
+const ENTITIES = {
+  amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", hellip: "…",
+  mdash: "—", ndash: "–", times: "×", rarr: "→", larr: "←", deg: "°", euro: "€"};
+const ENTITY = /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(\w+));/g;
 
 /** marked gives texts as HTML. */
 function decoded(text) {
-  return text.replace(/&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(\w+));/g, (all, decimal, hex, name) => {
+  return text.replace(ENTITY, (all, decimal, hex, name) => {
     const code = decimal ? parseInt(decimal, 10) : hex ? parseInt(hex, 16) : 0;
     return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : ENTITIES[name] ?? all;
   });
@@ -53,24 +56,29 @@ export function copyButton(text, label) {
 }
 
 function coloured(tokens) {
-  return [tokens].flat().map(token =>
-    typeof token === "string" ? token :
-      element("span", ["token", token.type, token.alias ?? []].flat().join(" "), ...coloured(token.content)));
+  return [tokens].flat().map(token => {
+    if (typeof token === "string") return token;
+    const kinds = ["token", token.type, token.alias ?? []].flat().join(" ");
+    return element("span", kinds, ...coloured(token.content));
+  });
 }
 
 export function codeBlock(text, language = "") {
-  const name = language.trim().split(/\s/)[0].toLowerCase(), grammar = Prism.languages[LANGUAGES[name] ?? name];
+  const name = language.trim().split(/\s/)[0].toLowerCase(), known = LANGUAGES[name] ?? name;
+  const grammar = Object.hasOwn(Prism.languages, known) ? Prism.languages[known] : null;
   const isGrammar = grammar && typeof grammar !== "function";
-  const code = element("code", "", ...(isGrammar ? coloured(Prism.tokenize(text, grammar)) : [text]));
-  const pre = element("pre", "", code);
+  const parts = isGrammar ? coloured(Prism.tokenize(text, grammar)) : [text];
+  const pre = element("pre", "", element("code", "", ...parts));
   pre.tabIndex = 0;
-  return element("div", "code", element("div", "bar", element("span", "", name), copyButton(() => text, "Copy code")), pre);
+  const copying = copyButton(() => text, "Copy code");
+  return element("div", "code", element("div", "bar", element("span", "", name), copying), pre);
 }
 
 function link(token) {
   const href = decoded(token.href);
   if (!/^(https?:|mailto:)/i.test(href)) return element("span", "", ...inlines(token.tokens));
-  const made = element("a", "", ...(token.type === "image" ? [decoded(token.text) || href] : inlines(token.tokens)));
+  const isImage = token.type === "image";
+  const made = element("a", "", ...(isImage ? [decoded(token.text) || href] : inlines(token.tokens)));
   made.href = href;
   made.target = "_blank";
   made.rel = "noopener noreferrer";

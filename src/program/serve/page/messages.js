@@ -49,9 +49,10 @@ export class Messages {
 
   show(conversation) {
     this.shown.clear();
-    const steps = path(conversation), articles = steps.map(step => this.article(step, step === steps.at(-1)));
-    this.log.replaceChildren(...articles);
-    if (!steps.length) this.log.append(element("p", "empty", "Ask something. Conversations are kept in this browser alone."));
+    const steps = path(conversation);
+    this.log.replaceChildren(...steps.map(step => this.article(step, step === steps.at(-1))));
+    if (!steps.length)
+      this.log.append(element("p", "empty", "Ask something. Conversations are kept in this browser alone."));
     this.follow();
   }
 
@@ -60,13 +61,13 @@ export class Messages {
   }
 
   article({parent, message}, isLast) {
-    const parts = {text: element("div", "text"), extras: element("div", "extras"), foot: element("footer")};
-    parts.box = element("article", message.role, parts.text, parts.extras, parts.foot);
-    parts.box.setAttribute("aria-label", speakers[message.role] ?? message.role);
-    Object.assign(parts, {parent, isLast});
+    const text = element("div", "text"), extras = element("div", "extras"), foot = element("footer");
+    const box = element("article", message.role, text, extras, foot);
+    box.setAttribute("aria-label", speakers[message.role] ?? message.role);
+    const parts = {box, text, extras, foot, parent, isLast};
     this.shown.set(message.id, parts);
     this.fill(message, parts, false);
-    return parts.box;
+    return box;
   }
 
   /** Shows what was added to a message. */
@@ -84,8 +85,8 @@ export class Messages {
     if (message.role === "assistant") render(parts.text, message.content);
     else parts.text.textContent = message.content;
     if (isRunning) return;
-    parts.extras.replaceChildren(...(message.files ?? []).map(file => folded("file", file.name, codeBlock(file.text))),
-                                 ...(message.calls ?? []).map(callNode));
+    const files = (message.files ?? []).map(file => folded("file", file.name, codeBlock(file.text)));
+    parts.extras.replaceChildren(...files, ...(message.calls ?? []).map(callNode));
     if (message.calls?.length && parts.isLast) parts.extras.append(this.resultsForm(message));
     if (message.error) {
       const error = element("p", "error", message.error);
@@ -100,7 +101,8 @@ export class Messages {
       parts.thoughts = folded("thoughts", "", element("div"));
       parts.box.prepend(parts.thoughts);
     }
-    parts.thoughts.firstChild.textContent = isRunning && !message.content ? "Thinking…" : "Thoughts";
+    const isThinking = isRunning && !message.content;
+    parts.thoughts.firstChild.textContent = isThinking ? "Thinking…" : "Thoughts";
     parts.thoughts.lastChild.textContent = message.reasoning.trim();
   }
 
@@ -115,9 +117,12 @@ export class Messages {
       items.push(element("span", "versions", before, `${at + 1}/${n}`, after));
     }
     if (message.content) items.push(copyButton(() => fullText(message), "Copy message"));
-    if (message.role === "user") items.push(button("Edit", "Edit message", () => this.beginEdit(parent, message, text, box)));
-    if (message.role === "assistant") items.push(button("Regenerate", "", () => this.acts.regenerate(parent)));
-    if (message.role === "assistant") items.push(element("small", "", statsText(message)));
+    if (message.role === "user") {
+      items.push(button("Edit", "Edit message", () => this.beginEdit(parent, message, text, box)));
+    } else if (message.role === "assistant") {
+      items.push(button("Regenerate", "", () => this.acts.regenerate(parent)),
+                 element("small", "", statsText(message)));
+    }
     foot.replaceChildren(...items);
   }
 
@@ -153,12 +158,15 @@ export class Messages {
     const fields = message.calls.map(call => {
       const field = element("textarea");
       field.rows = 2;
-      return {call, field, label: element("label", "wide", `Result of ${call.function.name} `, field)};
+      const label = element("label", "wide", `Result of ${call.function.name} `, field);
+      return {call, field, label};
     });
-    const form = element("form", "results", ...fields.map(one => one.label), element("button", "change", "Send results"));
+    const form = element("form", "results", ...fields.map(one => one.label),
+                         element("button", "change", "Send results"));
     form.onsubmit = event => {
       event.preventDefault();
-      this.acts.giveResults(message, fields.map(({call, field}) => ({callId: call.id, content: field.value})));
+      const results = fields.map(({call, field}) => ({callId: call.id, content: field.value}));
+      this.acts.giveResults(message, results);
     };
     return form;
   }

@@ -16,7 +16,8 @@ const table = mode => database.transaction("conversations", mode).objectStore("c
 export async function open() {
   try {
     const opening = indexedDB.open("riffle", 1);
-    opening.onupgradeneeded = () => opening.result.createObjectStore("conversations", {keyPath: "id"});
+    opening.onupgradeneeded = () =>
+      opening.result.createObjectStore("conversations", {keyPath: "id"});
     database = await done(opening);
     for (const one of await done(table("readonly").getAll())) conversations.set(one.id, one);
     return true;
