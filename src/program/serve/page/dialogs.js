@@ -5,7 +5,8 @@ const TEXTS = ["system", "thoughts", "tools"];
 
 /** Shows a dialog. True: it was confirmed. */
 function confirmed(dialog) {
-  dialog.returnValue = "cancel";
+  dialog.returnValue = "cancel"; // Esc leaves it
+  dialog.querySelector(".cancel").onclick = () => dialog.close("cancel");
   dialog.showModal();
   return new Promise(resolve => {
     dialog.onclose = () => resolve(dialog.returnValue === "ok");
@@ -28,7 +29,6 @@ export async function askSettings(dialog, settings) {
   for (const name of [...NUMBERS, ...TEXTS]) fields[name].value = settings[name] ?? "";
   fault.textContent = "";
   form.onsubmit = event => {
-    if (event.submitter?.value === "cancel") return;
     fault.textContent = toolsFault(fields.tools.value);
     if (fault.textContent) event.preventDefault();
   };
@@ -44,7 +44,6 @@ export async function askSettings(dialog, settings) {
 export async function askKey(dialog, why) {
   const field = dialog.querySelector("input");
   field.value = "";
-  field.setCustomValidity("");
   dialog.querySelector("h2").textContent = why || "This server needs an API key";
   return await confirmed(dialog) && field.value ? field.value : null;
 }

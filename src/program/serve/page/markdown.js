@@ -77,8 +77,8 @@ export function codeBlock(text, language = "") {
 function link(token) {
   const href = decoded(token.href);
   if (!/^(https?:|mailto:)/i.test(href)) return element("span", "", ...inlines(token.tokens));
-  const isImage = token.type === "image";
-  const made = element("a", "", ...(isImage ? [decoded(token.text) || href] : inlines(token.tokens)));
+  const shown = token.type === "image" ? [decoded(token.text) || href] : inlines(token.tokens);
+  const made = element("a", "", ...shown);
   made.href = href;
   made.target = "_blank";
   made.rel = "noopener noreferrer";

@@ -39,6 +39,7 @@ function statsText({model, stats}) {
   return parts.join(" · ");
 }
 
+const INVITATION = "Ask something. Conversations are kept in this browser alone.";
 const speakers = {user: "You", assistant: "Answer", tool: "Result of a tool"};
 
 export class Messages {
@@ -52,7 +53,7 @@ export class Messages {
     const steps = path(conversation);
     this.log.replaceChildren(...steps.map(step => this.article(step, step === steps.at(-1))));
     if (!steps.length)
-      this.log.append(element("p", "empty", "Ask something. Conversations are kept in this browser alone."));
+      this.log.append(element("p", "empty", INVITATION));
     this.follow();
   }
 
@@ -61,8 +62,8 @@ export class Messages {
   }
 
   article({parent, message}, isLast) {
-    const text = element("div", "text"), extras = element("div", "extras"), foot = element("footer");
-    const box = element("article", message.role, text, extras, foot);
+    const [text, extras] = [element("div", "text"), element("div", "extras")];
+    const foot = element("footer"), box = element("article", message.role, text, extras, foot);
     box.setAttribute("aria-label", speakers[message.role] ?? message.role);
     const parts = {box, text, extras, foot, parent, isLast};
     this.shown.set(message.id, parts);
@@ -85,7 +86,8 @@ export class Messages {
     if (message.role === "assistant") render(parts.text, message.content);
     else parts.text.textContent = message.content;
     if (isRunning) return;
-    const files = (message.files ?? []).map(file => folded("file", file.name, codeBlock(file.text)));
+    const files = (message.files ?? []).map(
+      file => folded("file", file.name, codeBlock(file.text)));
     parts.extras.replaceChildren(...files, ...(message.calls ?? []).map(callNode));
     if (message.calls?.length && parts.isLast) parts.extras.append(this.resultsForm(message));
     if (message.error) {
