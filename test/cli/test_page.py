@@ -157,7 +157,7 @@ class Page(Case):
         text = tab.texts(".assistant .text")[0]
         for shown in ("<script>window.ran = 1</script>", "<b>bold?</b>", "evil", "odd", "nothing"):
             self.assertIn(shown, text)
-        self.assertEqual(tab.value("document.querySelectorAll('#log :is(script, img, b)').length"), 0)
+        self.assertEqual(tab.value("document.querySelectorAll('#log :is(script, img, b, iframe, style)').length"), 0)
         self.assertEqual(tab.value("[...document.querySelectorAll('#log a')].map(a => a.href)"), ["https://example.org/a.png"])
         self.assertIsNone(tab.value("window.ran"))
         refused = tab.call("Runtime.evaluate", expression="document.body.innerHTML = '<b>'")
