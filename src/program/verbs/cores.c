@@ -1,5 +1,5 @@
 /* The verb cores: which cores work, and their shares of the work. It collects the plan and writes
- * JSON; session/cores_text.c prints it. */
+ * JSON; cores_text.c prints it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/json.h"
-#include "session/cores_text.h"
+#include "report/cores_text.h"
 #include "verbs/verbs.h"
 
 static int on_core(void *user, const riffle_core *core)
