@@ -4,6 +4,13 @@
 #include "model/cursor.h"
 #include "model/gguf.h"
 
+/* Gemma 4: merges of characters, and bytes where no piece fits. */
+static int is_gemma4(struct rf_gguf *gguf)
+{
+    return rf_str_is(rf_gguf_string(gguf, "tokenizer.ggml.model", (struct rf_str){NULL, 0}),
+                     "gemma4");
+}
+
 static void read_kind(struct rf_gguf *gguf)
 {
     struct rf_vocab *vocab = &gguf->reading->source->vocab;
@@ -14,12 +21,14 @@ static void read_kind(struct rf_gguf *gguf)
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
     else if (rf_str_is(model, "gpt2"))
         vocab->kind = RF_VOCAB_BPE;
+    else if (rf_str_is(model, "gemma4"))
+        vocab->kind = RF_VOCAB_SENTENCEPIECE; /* with merges of characters */
     else if (rf_str_is(model, "bert") && gguf->reading->source->params.encoder)
         vocab->kind = RF_VOCAB_WORDPIECE;
     else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known here; llama and gpt2 "
-               "are, and bert of encoders",
+               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known here; llama, gpt2 and "
+               "gemma4 are, and bert of encoders",
                rf_shown(model), model.data);
     vocab->pre = rf_gguf_string(gguf, "tokenizer.ggml.pre", rf_str_of("default"));
 }
@@ -143,13 +152,24 @@ static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
         rf_gguf_bool(gguf, "tokenizer.ggml.remove_extra_whitespaces", -1);
 }
 
+/* What its tokenizer.json states and the file does not. Files of early converters have a false
+ * add_bos_token. */
+static void set_gemma4(struct rf_vocab *vocab)
+{
+    vocab->add_bos = 1;
+    vocab->add_space_prefix = 0;
+    vocab->remove_extra_whitespaces = 0;
+}
+
 void rf_gguf_read_vocab(struct rf_gguf *gguf)
 {
     struct rf_vocab *vocab = &gguf->reading->source->vocab;
     read_kind(gguf);
     gguf_tokens(gguf);
-    if (vocab->kind == RF_VOCAB_BPE) gguf_merges(gguf);
+    int gemma4 = is_gemma4(gguf);
+    if (vocab->kind == RF_VOCAB_BPE || gemma4) gguf_merges(gguf);
     read_ids(gguf, vocab);
     read_flags(gguf, vocab);
+    if (gemma4) set_gemma4(vocab);
     if (!gguf->reading->code) rf_vocab_check(gguf->reading);
 }

@@ -260,6 +260,8 @@ static const struct mutation llama_mutations[] = {
     /* the vocabulary */
     {"tokenizer.ggml.model is missing", F, DROP, .target = "tokenizer.ggml.model"},
     {"\"t5\"", U, SET_STRING, .target = "tokenizer.ggml.model", .text = "t5"},
+    {"tokenizer.ggml.merges is missing", F, SET_STRING, .target = "tokenizer.ggml.model",
+     .text = "gemma4"},
     {"tokenizer.ggml.tokens is missing", F, DROP, .target = "tokenizer.ggml.tokens"},
     {"tokenizer.ggml.tokens is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.tokens",
      .text = "a"},
