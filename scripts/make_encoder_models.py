@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tiny random encoders, with the vectors and scores that transformers' own code computes with them.
 
-    pip install torch transformers gguf
+    pip install torch transformers gguf sentencepiece protobuf
     scripts/make_encoder_models.py test/data/encoders
 
 writes for each name a folder with config.json, model.safetensors, tokenizer.json and the files of sentence-transformers,
@@ -10,20 +10,26 @@ vectors of length 1, or of a reranker pairs and scores; and expected.txt. Weight
 
 The weights are random and of no licence; transformers (Apache-2.0) is only run.
 """
+import base64
 import json
 import os
 import sys
+import tempfile
+import unicodedata
 
 import gguf
 import numpy as np
+import sentencepiece
 import torch
 import transformers
+from sentencepiece import sentencepiece_model_pb2
 
 N_CTX = 288
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
              max_position_embeddings=N_CTX, pad_token_id=0)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "of", "river", "token", "read", "write", "house", "un", "able", "中", "文", "naive", "cafe", "ß"]
+ROBERTAS = ("roberta", "roberta_rank")
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 TEXTS = ["The river.", "Reading unreadable tokens, writing houses!", "Café naïve ÀÉÎ", "中文 of the 中文中",
@@ -32,7 +38,20 @@ TEXTS = ["The river.", "Reading unreadable tokens, writing houses!", "Café naï
 PAIRS = [("river house", "The river is read."), ("who writes?", "unable"), ("the", "of " * 140)]
 
 
-def tokens():
+# XLM-RoBERTa's: pieces of unigrams, a map of characters, and texts of characters that the map has. The package tokenizers does
+# not look up clusters of six bytes and more, such as half-width ｶﾞ, as sentencepiece does; the texts have none.
+ENDS = ["<s>", "<pad>", "</s>", "<unk>"]
+PIECES = ["▁the", "▁of", "▁river", "▁", "er", "re", "ing", "▁un", "able", "token", "▁token", "s", "▁house", "中", "中文", "é", "a",
+          "fi", "ガ", "kg", "1⁄2", "▁1", "صلى", ".", ",", "!", "$", "5", "0", "%", *"bcdefghijklmnopqrtuvwxyz", *"ABCDEFGTRU", "ο", "ß"]
+MAPPED = [*map(chr, range(0xff01, 0xff5f)), "ﬁ", "ﬃ", "㎏", "ﷺ", "①", "½", "e\u0301", "a\u0300", "ｶﾞ", "ｶ", "¨", "\u3000", "\u00a0"]
+ROBERTA_TEXTS = ["The river.", "  Reading \tunreadable   tokens, housing!  ", "ｔｈｅ ｒｉｖｅｒ Ｔ５０％", "eﬁ ﬃ ㎏ ½ ①", "ﷺ", "e\u0301a\u0300 é ｶ",
+                 "the\u3000river\u00a0of\u00adtokens", "a\u0001b\nc", "中文中 the 中", "日本 of 日本", "x¨y ¨", "", "x < y",
+                 " ".join(["the house of tokens", "unable ｒiver"] * 24)]
+
+
+def tokens(name=None):
+    if name in ROBERTAS:
+        return [*ENDS, *PIECES, "<mask>"]
     return [*SPECIAL, *WORDS, *LETTERS, *SIGNS, *("##" + t for t in [*LETTERS, "ing", "able", "ss"])]
 
 
@@ -58,9 +77,71 @@ def write_tokenizer(folder):
                                                 model_input_names=["input_ids", "token_type_ids", "attention_mask"])
 
 
+def score_of(piece):
+    return 0.0 if piece in ENDS or piece == "<mask>" else round(-12 + 2 * len(piece) - PIECES.index(piece) / 64, 6)
+
+
+def charsmap():
+    """NFKC of some characters, as sentencepiece compiles it."""
+    rules = {c: unicodedata.normalize("NFKC", c) for c in MAPPED} | {"\t": " ", "\n": " ", "\u0001": "", "\u00ad": ""}
+    words = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        file.writelines(f"{words(a)}\t{words(b)}\n" for a, b in rules.items())
+        file.flush()
+        made = sentencepiece.SentencePieceNormalizer(rule_tsv=file.name).serialized_model_proto()
+    return sentencepiece_model_pb2.ModelProto.FromString(made).normalizer_spec.precompiled_charsmap
+
+
+def write_unigram(folder, name):
+    vocab = tokens(name)
+    special = [{"id": vocab.index(t), "content": t, "special": True, "single_word": False, "lstrip": t == "<mask>",
+                "rstrip": False, "normalized": False} for t in [*ENDS, "<mask>"]]
+    normalizer = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap()).decode()}
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    pre = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]}
+    if name == "roberta_rank":  # as newer converters write them
+        normalizer = {"type": "Sequence", "normalizers": [
+            normalizer, {"type": "Strip", "strip_left": False, "strip_right": True},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}]}
+        pre = space
+    piece = lambda text: {"SpecialToken": {"id": text, "type_id": 0}}
+    text = lambda which: {"Sequence": {"id": which, "type_id": 0}}
+    post = {"type": "TemplateProcessing", "single": [piece("<s>"), text("A"), piece("</s>")],
+            "pair": [piece("<s>"), text("A"), piece("</s>"), piece("</s>"), text("B"), piece("</s>")],
+            "special_tokens": {t: {"id": t, "ids": [vocab.index(t)], "tokens": [t]} for t in ("<s>", "</s>")}}
+    model = {"type": "Unigram", "unk_id": 3, "vocab": [[t, score_of(t)] for t in vocab], "byte_fallback": False}
+    with open(f"{folder}/tokenizer.json", "w") as file:
+        json.dump({"version": "1.0", "added_tokens": special, "normalizer": normalizer, "pre_tokenizer": pre,
+                   "post_processor": post, "decoder": space, "model": model}, file)
+    return transformers.PreTrainedTokenizerFast(tokenizer_file=f"{folder}/tokenizer.json", bos_token="<s>", eos_token="</s>",
+                                                unk_token="<unk>", pad_token="<pad>", mask_token="<mask>",
+                                                model_input_names=["input_ids", "attention_mask"])
+
+
+def check_sentencepiece(cases, vocab):
+    """sentencepiece itself makes the same pieces of the texts."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    kinds = {"<unk>": 2} | {t: 3 for t in (*ENDS, "<mask>") if t != "<unk>"}
+    for t in vocab:
+        proto.pieces.add(piece=t, score=score_of(t), type=kinds.get(t, 1))
+    proto.trainer_spec.model_type = 1
+    proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id, proto.trainer_spec.pad_id = 3, 0, 2, 1
+    proto.normalizer_spec.precompiled_charsmap = charsmap()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+    for case in cases:
+        ids = processor.encode(case["text"])
+        assert case["tokens"] == [0, *ids, 2], (case["text"], case["tokens"], ids)
+
+
 def make_model(name, kind):
-    sizes = SIZES | {"vocab_size": len(tokens())}
-    if kind == "nomic_bert":
+    sizes = SIZES | {"vocab_size": len(tokens(name))}
+    if kind == "xlm_roberta":
+        sizes |= {"max_position_embeddings": N_CTX + 2, "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+        config = transformers.XLMRobertaConfig(**sizes, num_labels=1)
+        config._attn_implementation = "eager"
+        model = (transformers.XLMRobertaForSequenceClassification(config) if name == "roberta_rank"
+                 else transformers.XLMRobertaModel(config, add_pooling_layer=False))
+    elif kind == "nomic_bert":
         config = transformers.NomicBertConfig(**sizes)
         model = transformers.NomicBertModel(config)
     else:
@@ -89,12 +170,13 @@ NAMES = {"word_embeddings": "token_embd", "position_embeddings": "position_embd"
          "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up", "output.dense": "ffn_down",
          "output.LayerNorm": "layer_output_norm", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
          "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_attention_layernorm": "attn_output_norm",
-         "post_mlp_layernorm": "layer_output_norm", "pooler.dense": "cls", "classifier": "cls.output"}
+         "post_mlp_layernorm": "layer_output_norm", "pooler.dense": "cls", "classifier.dense": "cls",
+         "classifier.out_proj": "cls.output", "classifier": "cls.output"}
 
 
 def gguf_name(path):
     stem, last = path.rsplit(".", 1)
-    parts = stem.replace("encoder.layer.", "layers.").removeprefix("bert.").split("layers.")
+    parts = stem.replace("encoder.layer.", "layers.").removeprefix("bert.").removeprefix("roberta.").split("layers.")
     if len(parts) == 2:
         number, rest = parts[1].split(".", 1)
         return f"blk.{number}.{NAMES[rest]}.{last}"
@@ -110,6 +192,8 @@ def gguf_tensors(model, kind):
             parts = [state.pop(f"layers.{n}.self_attn.{p}_proj.weight") for p in "qkv"]
             yield f"blk.{n}.attn_qkv.weight", np.concatenate(parts)
     for path, values in state.items():
+        if kind == "xlm_roberta" and "position_embeddings" in path:
+            values = values[model.config.pad_token_id + 1:]
         yield gguf_name(path), values
 
 
@@ -117,7 +201,7 @@ def write_gguf(path, name, kind, model, pooling, is_q8=False):
     config = model.config
     writer = gguf.GGUFWriter(path, "nomic-bert" if kind == "nomic_bert" else "bert")
     writer.add_name(name)
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(N_CTX)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
@@ -127,6 +211,43 @@ def write_gguf(path, name, kind, model, pooling, is_q8=False):
     writer.add_pooling_type(pooling)
     if kind == "nomic_bert":
         writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if kind == "xlm_roberta":
+        write_gguf_unigram(writer, name)
+    else:
+        write_gguf_words(writer, config)
+    for new, values in gguf_tensors(model, kind):
+        if is_q8 and values.ndim == 2 and not new.startswith(("token_types", "position", "cls")):
+            q8 = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(new, gguf.quants.quantize(values, q8), raw_dtype=q8)
+        else:
+            writer.add_tensor(new, np.ascontiguousarray(values, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_gguf_unigram(writer, name):
+    vocab = tokens(name)
+    kind = {"<unk>": gguf.TokenType.UNKNOWN} | {t: gguf.TokenType.CONTROL for t in (*ENDS, "<mask>") if t != "<unk>"}
+    writer.add_tokenizer_model("t5")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(vocab)
+    writer.add_token_scores([score_of(t) for t in vocab])
+    writer.add_token_types([kind.get(t, gguf.TokenType.NORMAL) for t in vocab])
+    writer.add_add_space_prefix(True)
+    writer.add_token_type_count(1)
+    writer.add_remove_extra_whitespaces(True)
+    writer.add_precompiled_charsmap(charsmap())
+    for add, id in ((writer.add_bos_token_id, 0), (writer.add_pad_token_id, 1), (writer.add_eos_token_id, 2),
+                    (writer.add_unk_token_id, 3), (writer.add_sep_token_id, 2), (writer.add_mask_token_id, len(vocab) - 1)):
+        add(id)
+    writer.add_add_bos_token(True)
+    writer.add_add_sep_token(True)
+    writer.add_add_eos_token(True)
+
+
+def write_gguf_words(writer, config):
     writer.add_tokenizer_model("bert")
     writer.add_tokenizer_pre("jina-v2-en")
     writer.add_token_type_count(config.type_vocab_size)
@@ -135,16 +256,6 @@ def write_gguf(path, name, kind, model, pooling, is_q8=False):
     for token, add in (("[PAD]", writer.add_pad_token_id), ("[UNK]", writer.add_unk_token_id), ("[CLS]", writer.add_bos_token_id),
                        ("[SEP]", writer.add_sep_token_id), ("[MASK]", writer.add_mask_token_id)):
         add(SPECIAL.index(token))
-    for new, values in gguf_tensors(model, kind):
-        if is_q8 and values.ndim == 2 and not new.startswith(("token_types", "position", "cls")):
-            q8 = gguf.GGMLQuantizationType.Q8_0
-            writer.add_tensor(new, gguf.quants.quantize(values, q8), raw_dtype=q8)
-        else:
-            writer.add_tensor(new, values.astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 # ---- the files of sentence-transformers ----
@@ -163,9 +274,9 @@ def write_modules(folder, pooling):
 # ---- what is expected ----
 
 @torch.no_grad()
-def vectors(model, tokenizer, pooling):
+def vectors(model, tokenizer, pooling, texts):
     cases = []
-    for text in TEXTS:
+    for text in texts:
         ids = tokenizer(text)["input_ids"]
         assert len(ids) <= N_CTX
         rows = model(torch.tensor([ids])).last_hidden_state[0].double()
@@ -179,8 +290,9 @@ def scores(model, tokenizer):
     cases = []
     for query, document in PAIRS:
         given = tokenizer(query, document, return_tensors="pt")
-        assert given["token_type_ids"].max() == 1 and given["input_ids"].shape[1] <= N_CTX
-        score = model(**{k: given[k] for k in ("input_ids", "token_type_ids")}).logits.item()
+        assert "token_type_ids" not in given or given["token_type_ids"].max() == 1
+        assert given["input_ids"].shape[1] <= N_CTX
+        score = model(**{k: given[k] for k in given if k != "attention_mask"}).logits.item()
         cases.append({"query": query, "document": document, "tokens": given["input_ids"][0].tolist(), "score": round(score, 6)})
     return cases
 
@@ -194,19 +306,23 @@ def write_numbers(path, cases):
 
 
 def main():
-    for name, kind, pooling in (("bert", "bert", "cls"), ("nomic", "nomic_bert", "mean"), ("rank", "bert", "rank")):
+    for name, kind, pooling in (("bert", "bert", "cls"), ("nomic", "nomic_bert", "mean"), ("rank", "bert", "rank"),
+                                ("roberta", "xlm_roberta", "cls"), ("roberta_rank", "xlm_roberta", "rank")):
         folder = f"{sys.argv[1]}/{name}"
         os.makedirs(folder, exist_ok=True)
-        tokenizer = write_tokenizer(folder)
+        tokenizer = write_unigram(folder, name) if name in ROBERTAS else write_tokenizer(folder)
         model = make_model(name, kind)
         model.save_pretrained(folder)
         number = {"mean": 1, "cls": 2, "rank": 4}[pooling]
         write_gguf(f"{folder}/model.gguf", name, kind, model, gguf.PoolingType(number))
         if name == "bert":
             write_gguf(f"{folder}/q8.gguf", name, kind, model, gguf.PoolingType(number), is_q8=True)
-        if name != "rank":
+        if pooling != "rank":
             write_modules(folder, pooling)
-        cases = scores(model, tokenizer) if name == "rank" else vectors(model, tokenizer, pooling)
+        cases = (scores(model, tokenizer) if pooling == "rank"
+                 else vectors(model, tokenizer, pooling, ROBERTA_TEXTS if name in ROBERTAS else TEXTS))
+        if name == "roberta":
+            check_sentencepiece(cases, tokens(name))
         with open(f"{folder}/expected.json", "w") as file:
             json.dump(cases, file, ensure_ascii=False, indent=1)
         write_numbers(f"{folder}/expected.txt", cases)

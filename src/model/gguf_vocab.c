@@ -25,11 +25,14 @@ static void read_kind(struct rf_gguf *gguf)
         vocab->kind = RF_VOCAB_SENTENCEPIECE; /* with merges of characters */
     else if (rf_str_is(model, "bert") && gguf->reading->source->params.encoder)
         vocab->kind = RF_VOCAB_WORDPIECE;
+    else if (rf_str_is(model, "t5") && gguf->reading->source->params.encoder)
+        vocab->kind = RF_VOCAB_SENTENCEPIECE; /* of unigrams */
     else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known here; llama, gpt2 and "
-               "gemma4 are, and bert of encoders",
+               "gemma4 are, and bert and t5 of encoders",
                rf_shown(model), model.data);
+    vocab->unigram = model.data && rf_str_is(model, "t5");
     vocab->pre = rf_gguf_string(gguf, "tokenizer.ggml.pre", rf_str_of("default"));
 }
 
@@ -115,12 +118,24 @@ static int32_t read_id(struct rf_gguf *gguf, const char *key, int32_t otherwise)
     return (int32_t)id;
 }
 
+/* The map of characters of a unigram model, an array of bytes. */
+static void read_charsmap(struct rf_gguf *gguf, struct rf_vocab *vocab)
+{
+    static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+    const struct rf_gguf_value *map = rf_gguf_integers(gguf, key);
+    if (!map) return;
+    if (map->elem_type != RF_GGUF_U8 && map->elem_type != RF_GGUF_I8)
+        rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s is not an array of bytes", key);
+    vocab->charsmap = (struct rf_str){(const char *)map->data, (size_t)map->count};
+}
+
 /* BERT's own ids, which files may leave out. */
 enum { BERT_UNK = 100, BERT_CLS = 101, BERT_SEP = 102 };
 
 static void read_ids(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
-    int spm = vocab->kind == RF_VOCAB_SENTENCEPIECE, words = vocab->kind == RF_VOCAB_WORDPIECE;
+    int spm = vocab->kind == RF_VOCAB_SENTENCEPIECE && !vocab->unigram,
+        words = vocab->kind == RF_VOCAB_WORDPIECE;
     vocab->bos = read_id(gguf, "tokenizer.ggml.bos_token_id", spm ? 1 : words ? BERT_CLS : -1);
     vocab->eos = read_id(gguf, "tokenizer.ggml.eos_token_id", spm ? 2 : -1);
     vocab->unk = read_id(gguf, "tokenizer.ggml.unknown_token_id", spm ? 0 : words ? BERT_UNK : -1);
@@ -170,6 +185,7 @@ void rf_gguf_read_vocab(struct rf_gguf *gguf)
     if (vocab->kind == RF_VOCAB_BPE || gemma4) gguf_merges(gguf);
     read_ids(gguf, vocab);
     read_flags(gguf, vocab);
+    if (vocab->unigram) read_charsmap(gguf, vocab);
     if (gemma4) set_gemma4(vocab);
     if (!gguf->reading->code) rf_vocab_check(gguf->reading);
 }

@@ -32,6 +32,7 @@ struct rf_hf {
     int has_vision;             /* tensors that are not the text model's are left out */
     int is_tied;                /* the output head is the embedding */
     int adds_one;               /* weights w of norms count as 1 + w */
+    int32_t position_offset;    /* rows of the positions' table that no token of a text has */
     /* Of a draft head. Writes GGUF's name of a tensor, "" for one that is left out; 0: the name is
      * not known. NULL: the tensors are a model's. */
     int (*head_name)(const char *name, char *buffer, size_t bytes);
@@ -96,6 +97,8 @@ void rf_hf_read_vocab(struct rf_hf *hf);
 void rf_hf_read_bpe(struct rf_hf *hf);
 void rf_hf_read_character_bpe(struct rf_hf *hf);
 void rf_hf_read_unigram(struct rf_hf *hf);
+/* How a text's spaces become pieces; call after the tokens are read. */
+void rf_hf_read_spaces(struct rf_hf *hf);
 void rf_hf_read_sentencepiece(struct rf_hf *hf);
 void rf_hf_read_wordpiece(struct rf_hf *hf);
 /* Finds the tokens that the tokenizer of an encoder puts around a text. */

@@ -315,8 +315,7 @@ static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
         fail_unknown(hf, "Metaspace's prepend_scheme", scheme);
 }
 
-/* Call after the tokens are read. */
-static void read_spaces(struct rf_hf *hf)
+void rf_hf_read_spaces(struct rf_hf *hf)
 {
     const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
     if (!replaces_spaces(hf)) {
@@ -351,56 +350,10 @@ void rf_hf_read_character_bpe(struct rf_hf *hf)
         rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
     vocab->remove_extra_whitespaces = 0;
     bpe_tokens(hf, model);
-    read_spaces(hf);
+    rf_hf_read_spaces(hf);
     bpe_model(hf, model);
     bpe_merges(hf, model);
     if (vocab->n_merges == 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is empty");
     set_piece_types(hf, model);
-}
-
-/* ---- unigrams ---- */
-
-/* The entries of model.vocab are pairs of a piece and its score; ids count them. */
-static void read_scored_pieces(struct rf_hf *hf, const struct rf_json *model)
-{
-    struct rf_vocab *vocab = &hf->reading.source->vocab;
-    const struct rf_json *list = rf_json_get(model, "vocab");
-    int falls_back = rf_json_is_true(rf_json_get(model, "byte_fallback"));
-    if (!rf_json_is_array(list))
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.vocab is missing or not an array");
-    for (size_t i = 0; !hf->reading.code && i < rf_json_count(list); i++) {
-        const struct rf_json *entry = rf_json_at(list, i);
-        struct rf_str text;
-        double score;
-        if (!rf_json_string(rf_json_at(entry, 0), &text) ||
-            !rf_json_number(rf_json_at(entry, 1), &score)) {
-            rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                        "model.vocab[%zu] is not a piece and its score", i);
-            return;
-        }
-        int is_byte = falls_back && rf_is_byte_token(text);
-        rf_vocab_set_token(&hf->reading, (int64_t)i, text,
-                           is_byte ? RF_TOKEN_BYTE : RF_TOKEN_NORMAL);
-        if (!hf->reading.code) vocab->scores[i] = (float)score;
-    }
-}
-
-void rf_hf_read_unigram(struct rf_hf *hf)
-{
-    const struct rf_json *model = rf_json_get(hf->tokenizer, "model");
-    struct rf_vocab *vocab = &hf->reading.source->vocab;
-    int64_t unknown = -1;
-    vocab->scores =
-        rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
-    vocab->remove_extra_whitespaces = 0;
-    vocab->unigram = 1;
-    read_scored_pieces(hf, model);
-    read_spaces(hf);
-    if (rf_json_integer(rf_json_get(model, "unk_id"), &unknown) &&
-        (unknown < 0 || unknown >= vocab->n_tokens))
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.unk_id is not the id of a piece");
-    if (hf->reading.code || unknown < 0) return;
-    vocab->types[unknown] = RF_TOKEN_UNKNOWN;
-    vocab->unk = (int32_t)unknown;
 }

@@ -381,12 +381,16 @@ static const struct rf_hf_class classes[] = {
 #define BERT                                                                                      \
     .arch = RF_ARCH_BERT, .n_layer = 12, .n_embd = 768, .n_ff = 3072, .n_head = 12, .n_ctx = 512, \
     .rms_eps = 1e-12, .rope = PLAIN_ROPE, .is_tied = 1
+#define XLM_ROBERTA BERT, .skips_positions = 1
 #define NOMIC                                                                             \
     .arch = RF_ARCH_NOMIC_BERT, .n_layer = 12, .n_embd = 768, .n_ff = 3072, .n_head = 12, \
     .n_ctx = 2048, .rms_eps = 1e-12, .rope = {.theta = 1000}, .is_tied = 1
     {.name = "BertModel", .model_type = "bert", BERT},
     {.name = "BertForSequenceClassification", .model_type = "bert", BERT},
     {.name = "BertForMaskedLM", .model_type = "bert", BERT},
+    {.name = "XLMRobertaModel", .model_type = "xlm-roberta", XLM_ROBERTA},
+    {.name = "XLMRobertaForSequenceClassification", .model_type = "xlm-roberta", XLM_ROBERTA},
+    {.name = "XLMRobertaForMaskedLM", .model_type = "xlm-roberta", XLM_ROBERTA},
     {.name = "NomicBertModel", .model_type = "nomic_bert", NOMIC},
     {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", GEMMA3},
     {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .has_vision = 1, GEMMA3},

@@ -44,6 +44,7 @@ struct rf_hf_class {
     int32_t n_ff_expert, n_ff_shared; /* 0: intermediate_size; none */
     int norms_experts;                /* norm_topk_prob, where it is read */
     int32_t conv_rows;                /* conv_L_cache; 0: no layer has a convolution */
+    int skips_positions;              /* positions begin behind that of padding (RoBERTa) */
     double partial;                   /* partial_rotary_factor; 0: it must be 1 */
     /* The sizes of layers with the delta rule, linear_*; 0: no layer has it. */
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_rows;

@@ -145,6 +145,21 @@ static void check_shape(struct rf_hf *hf)
                     "is_decoder is true; only encoders of this class can run");
 }
 
+/* The table of positions begins with rows for padding, up to that of the padding's id. */
+static void read_position_offset(struct rf_hf *hf)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    double pad = rf_hf_number(hf, hf->text, "pad_token_id", 1);
+    if (hf->reading.code) return;
+    if (!(pad >= 0 && pad < params->n_ctx_train - 1))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                    "pad_token_id, %g, leaves no position of max_position_embeddings, %" PRId32,
+                    pad, params->n_ctx_train);
+    else
+        hf->position_offset = (int32_t)pad + 1;
+    params->n_ctx_train -= hf->position_offset;
+}
+
 /* Sizes as the classes have them where the file is silent. */
 void rf_hf_read_encoder(struct rf_hf *hf, const struct rf_hf_class *class)
 {
@@ -158,6 +173,7 @@ void rf_hf_read_encoder(struct rf_hf *hf, const struct rf_hf_class *class)
     params->n_head = params->n_head_kv =
         count_of(hf, "num_attention_heads", "n_head", class->n_head);
     params->n_ctx_train = count_of(hf, "max_position_embeddings", "n_positions", class->n_ctx);
+    if (class->skips_positions) read_position_offset(hf);
     params->rms_eps =
         (float)rf_hf_number(hf, hf->text, "layer_norm_eps",
                             rf_hf_number(hf, hf->text, "layer_norm_epsilon", class->rms_eps));

@@ -203,7 +203,7 @@ static void read_tokenizer(struct rf_hf *hf)
     } else if (rf_str_is(type, "WordPiece") && hf->reading.source->params.encoder) {
         vocab->kind = RF_VOCAB_WORDPIECE;
         rf_hf_read_wordpiece(hf);
-    } else if (hf->files->sentencepiece.data) {
+    } else if (hf->files->sentencepiece.data && !hf->reading.source->params.encoder) {
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
         rf_hf_read_sentencepiece(hf);
     } else if (!hf->tokenizer) {

@@ -312,6 +312,16 @@ static void drop_channel(struct rf_tensor *tensor)
     tensor->ne[2] = 1;
 }
 
+/* Leaves out the first rows of the positions' table. */
+static void drop_positions(struct rf_tensor *tensor, int32_t rows)
+{
+    if (tensor->n_dims != 2 || tensor->ne[1] <= rows) return; /* the layout will be refused */
+    uint64_t bytes = tensor->bytes / (uint64_t)tensor->ne[1] * (uint64_t)rows;
+    tensor->ne[1] -= rows;
+    tensor->data = (const unsigned char *)tensor->data + bytes;
+    tensor->bytes -= bytes;
+}
+
 static void read_header_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
@@ -344,6 +354,8 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (rf_ends_with(translated, RF_CONV) || rf_ends_with(translated, RF_DELTA_CONV))
         drop_channel(&node->tensor);
     node->tensor.data = reader->data + extent.begin;
+    if (strcmp(translated, RF_POSITION_EMBD) == 0)
+        drop_positions(&node->tensor, reader->hf->position_offset);
     node->expert = expert;
     node->next = reader->first;
     reader->first = node;

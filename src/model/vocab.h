@@ -64,6 +64,9 @@ struct rf_vocab {
     struct rf_str spm_proto;
     int8_t unigram; /* SentencePiece without such a proto: 1: the pieces of the greatest sum of
                        scores, 0: BPE */
+    /* SentencePiece: the precompiled map of characters that a text goes through first; bytes is 0
+     * when there is none. */
+    struct rf_str charsmap;
     int32_t bos, eos, unk, pad;      /* -1: none. All are < n_tokens. */
     int32_t sep;                     /* ends a text of an encoder; -1: none */
     int8_t lowercase, strip_accents; /* word pieces: of characters; -1: yes; as lowercase */

@@ -28,15 +28,12 @@ static void read_trainer_spec(struct rf_spm_model *model, struct rf_cursor *curs
     }
 }
 
-static void read_normalizer_spec(struct rf_spm_model *model, struct rf_cursor *cursor,
-                                 struct rf_reading *reading)
+static void read_normalizer_spec(struct rf_spm_model *model, struct rf_cursor *cursor)
 {
     struct rf_proto_field field;
     while (rf_proto_next(cursor, &field)) {
-        if (rf_proto_is(&field, RF_SPM_CHARSMAP, RF_WIRE_BYTES) && field.bytes.bytes)
-            rf_bad(reading, RF_ERR_UNSUPPORTED,
-                   "the sentencepiece model has normalisation rules of its own, which are not "
-                   "supported");
+        if (rf_proto_is(&field, RF_SPM_CHARSMAP, RF_WIRE_BYTES))
+            model->charsmap = (struct rf_str){(const char *)field.bytes.data, field.bytes.bytes};
         if (rf_proto_is(&field, RF_SPM_DUMMY_PREFIX, RF_WIRE_VARINT))
             model->add_dummy_prefix = field.integer != 0;
         if (rf_proto_is(&field, RF_SPM_REMOVE_WHITESPACE, RF_WIRE_VARINT))
@@ -55,7 +52,7 @@ static void read_proto(struct rf_spm_model *model, struct rf_str proto, struct r
         if (rf_proto_is(&field, RF_SPM_TRAINER, RF_WIRE_BYTES))
             read_trainer_spec(model, &field.bytes, reading);
         if (rf_proto_is(&field, RF_SPM_NORMALIZER, RF_WIRE_BYTES))
-            read_normalizer_spec(model, &field.bytes, reading);
+            read_normalizer_spec(model, &field.bytes);
     }
     if (fields.code) rf_bad(reading, RF_ERR_FORMAT, "the sentencepiece model is damaged");
 }
@@ -157,6 +154,7 @@ void rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab,
                                    .pieces = vocab->tokens,
                                    .scores = vocab->scores,
                                    .unigram = vocab->unigram,
+                                   .charsmap = vocab->charsmap,
                                    .add_dummy_prefix = 1};
     if (vocab->spm_proto.bytes) read_proto(model, vocab->spm_proto, reading);
     if (vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");

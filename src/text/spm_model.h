@@ -18,6 +18,7 @@ struct rf_spm_model {
     int unigram;                 /* 1: unigram, 0: BPE */
     int add_dummy_prefix;
     int remove_extra_whitespaces;
+    struct rf_str charsmap; /* bytes is 0: none; libsentencepiece does not get it */
 };
 
 /* Makes the model from tokens, scores and types. Kind and settings come from vocab->spm_proto if

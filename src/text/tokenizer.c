@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/charsmap.h"
 #include "text/pretokenize.h"
 #include "text/special.h"
 #include "text/spm.h"
@@ -28,6 +29,7 @@ struct rf_tokenizer {
     struct rf_spm_merge *merge;
     struct rf_spm_model model; /* read for spm and merge */
     struct rf_spm_cut cut;     /* for them as well */
+    struct rf_charsmap charsmap;
     struct rf_special special;
     /* One element for each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
@@ -164,7 +166,7 @@ static size_t longest_text(const struct rf_tokenizer *t)
     if (t->words) return 0; /* white space and controls have no token */
     int drops = t->bpe ? !rf_bpe_has_all_bytes(t->bpe)
                        : t->model.remove_extra_whitespaces || t->model.bytes[0] < 0;
-    if (drops || t->vocab->strips) return 0;
+    if (drops || t->vocab->strips || t->charsmap.n_units) return 0;
     for (int32_t id = 0; id < t->vocab->n_tokens; id++)
         longest = t->texts[id].bytes > longest ? t->texts[id].bytes : longest;
     return t->bpe && rf_bpe_normalises(t->bpe) ? 3 * longest : longest;
@@ -192,6 +194,7 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
     const struct rf_allocator *allocator = reading->arena.allocator;
     rf_spm_model_read(&t->model, t->vocab, reading);
     rf_spm_cut_init(&t->cut, &t->model, reading);
+    rf_charsmap_read(&t->charsmap, t->model.charsmap, reading);
     if (reading->code) return;
     t->adds_bos = 1;
     t->space_prefix = t->model.add_dummy_prefix;
@@ -335,6 +338,17 @@ static void encode_pieces(struct encoding *e, const char *text, size_t n)
     }
 }
 
+/* The same of text that has gone through the map of characters. */
+static void encode_mapped(struct encoding *e, const char *text, size_t n)
+{
+    struct rf_bytes mapped = {0};
+    struct rf_writer out = {e->out.allocator, &mapped, e->out.error, e->out.code};
+    rf_charsmap_apply(&e->t->charsmap, text, n, &out);
+    e->out.code = out.code;
+    encode_pieces(e, mapped.data, mapped.count);
+    rf_bytes_free(e->out.allocator, &mapped);
+}
+
 /* Encodes text without special tokens. */
 static void encode_stretch(struct encoding *e, const char *text, size_t n)
 {
@@ -343,6 +357,8 @@ static void encode_stretch(struct encoding *e, const char *text, size_t n)
         rf_bpe_encode(e->t->bpe, text, n, &e->out);
     else if (e->t->words)
         rf_wordpiece_encode(e->t->words, text, n, &e->out);
+    else if (e->t->charsmap.n_units)
+        encode_mapped(e, text, n);
     else
         encode_pieces(e, text, n);
     e->prefix = 0;

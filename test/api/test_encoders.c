@@ -202,12 +202,14 @@ static void check_calls(void)
     riffle_model_close(model);
 }
 
-static void check_pair(void)
+static void check_pair(const char *name)
 {
     static struct text texts[MOST_CASES];
-    riffle_model *model = open_model("encoders/rank/model.gguf");
+    char path[128];
+    snprintf(path, sizeof path, "encoders/%s/model.gguf", name);
+    riffle_model *model = open_model(path);
     int32_t tokens[MOST_TOKENS];
-    int n = read_cases("rank", texts);
+    int n = read_cases(name, texts);
     if (!model) return;
     int64_t found = riffle_pair_tokenize(model, "river house", 11, "The river is read.", 18, 0,
                                          tokens, MOST_TOKENS);
@@ -230,10 +232,15 @@ int main(void)
     check_model("bert", "q8.gguf", 0.999, RIFFLE_KIND_ENCODER);
     check_model("nomic", "model.gguf", 0.999999, RIFFLE_KIND_ENCODER);
     check_model("nomic", "", 0.999999, RIFFLE_KIND_ENCODER);
+    check_model("roberta", "model.gguf", 0.999999, RIFFLE_KIND_ENCODER);
+    check_model("roberta", "", 0.999999, RIFFLE_KIND_ENCODER);
+    check_model("roberta_rank", "model.gguf", 0, RIFFLE_KIND_RERANKER);
+    check_model("roberta_rank", "", 0, RIFFLE_KIND_RERANKER);
     check_model("rank", "model.gguf", 0, RIFFLE_KIND_RERANKER);
     check_model("rank", "", 0, RIFFLE_KIND_RERANKER);
     check_refusals();
     check_calls();
-    check_pair();
+    check_pair("rank");
+    check_pair("roberta_rank");
     return check_result();
 }

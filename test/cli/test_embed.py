@@ -1,5 +1,6 @@
 """embed, /v1/embeddings and /v1/rerank with encoders, beside what transformers computes; files of encoders that are wrong."""
 
+import base64
 import json
 import math
 import pathlib
@@ -10,7 +11,8 @@ from harness import MODEL, Case, main
 from test_serve import CHAT, COMPLETE, EMBED, Server
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "encoders"
-BERT, Q8, NOMIC, RANK = (str(DATA / path) for path in ("bert/model.gguf", "bert/q8.gguf", "nomic/model.gguf", "rank/model.gguf"))
+BERT, Q8, NOMIC, RANK, ROBERTA = (str(DATA / path) for path in (
+    "bert/model.gguf", "bert/q8.gguf", "nomic/model.gguf", "rank/model.gguf", "roberta/model.gguf"))
 RERANK = "/v1/rerank"
 
 
@@ -29,7 +31,8 @@ class Embed(Case):
 
     def test_texts(self):
         """Arguments, lines of a file and standard input, from both containers."""
-        for name, models in (("bert", (BERT, str(DATA / "bert"))), ("nomic", (NOMIC, str(DATA / "nomic")))):
+        for name, models in (("bert", (BERT, str(DATA / "bert"))), ("nomic", (NOMIC, str(DATA / "nomic"))),
+                             ("roberta", (ROBERTA, str(DATA / "roberta")))):
             cases = [c for c in expected(name) if "\n" not in c["text"]]
             lines = "".join(c["text"] + "\n" for c in cases)
             for model in models:
@@ -45,7 +48,8 @@ class Embed(Case):
                 self.assertEqual([a["embedding"] for a in alone], [got[i]["embedding"] for i, _ in given])
 
     def test_tokens(self):
-        for name, model in (("bert", BERT), ("bert", str(DATA / "bert")), ("nomic", str(DATA / "nomic"))):
+        for name, model in (("bert", BERT), ("bert", str(DATA / "bert")), ("nomic", str(DATA / "nomic")), ("roberta", ROBERTA),
+                            ("roberta", str(DATA / "roberta"))):
             for case in expected(name):
                 run = self.json("tokenize", model, "-f", self.path("text", case["text"]))
                 self.assertEqual(run["tokens"], case["tokens"], case["text"])
@@ -122,9 +126,9 @@ class Serve(Case):
         self.assertIn("encoder", reply["error"]["message"])
 
     def test_rerank(self):
-        for model in (RANK, str(DATA / "rank")):
+        for name, model in (("roberta_rank", str(DATA / "roberta_rank" / "model.gguf")), ("rank", RANK), ("rank", str(DATA / "rank"))):
             server = Server(self, "--name", "r", model=model, template=None)
-            for case in expected("rank"):
+            for case in expected(name):
                 reply = server.post(RERANK, {"query": case["query"], "documents": [case["document"]]})
                 wanted = 1 / (1 + math.exp(-case["score"]))
                 self.assertAlmostEqual(reply["results"][0]["relevance_score"], wanted, places=3)
@@ -157,11 +161,11 @@ class Serve(Case):
 class Files(Case):
     """Files that are wrong are refused with a sentence."""
 
-    def changed(self, name, change):
+    def changed(self, name, change, model="bert"):
         """A copy of a folder whose config.json, or another file, has other members."""
         folder = self.path("folder")
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(DATA / "bert", folder)
+        shutil.copytree(DATA / model, folder)
         path = pathlib.Path(folder, name)
         value = json.loads(path.read_text())
         change(value)
@@ -207,6 +211,30 @@ class Files(Case):
                              (lambda t: t["model"].update(unk_token="[NONE]"), "unknown token"),
                              (lambda t: t.update(post_processor=None), "post_processor")):
             self.fails(1, "embed", self.changed("tokenizer.json", change), "a", says=says)
+
+    def test_maps(self):
+        """Maps of characters and what is beside them; positions behind padding's."""
+        def charsmap(data):
+            return lambda t: t["normalizer"].update(precompiled_charsmap=base64.b64encode(data).decode())
+
+        size = lambda n: struct.pack("<I", n)
+        for change, says in ((charsmap(size(8) + bytes(8) + b"a"), "map is damaged"), (charsmap(size(8) + bytes(8)), "map is damaged"),
+                             (charsmap(size(6) + bytes(9)), "map is damaged"), (charsmap(size(0) + bytes(9)), "map is damaged"),
+                             (charsmap(size(4) + bytes(4) + b"a" * 257 + b"\0"), "replaces a character by 257 bytes"),
+                             (lambda t: t["normalizer"].update(precompiled_charsmap="a_b="), "base64"),
+                             (lambda t: t["pre_tokenizer"]["pretokenizers"][1].update(prepend_scheme="first"), "Metaspace"),
+                             (lambda t: t["pre_tokenizer"]["pretokenizers"][0].update(type="Digits"), "Metaspace"),
+                             (lambda t: t.update(normalizer={"type": "Sequence", "normalizers": [t["normalizer"], {"type": "NFD"}]}),
+                              'type "NFD"')):
+            self.fails(1, "embed", self.changed("tokenizer.json", change, "roberta"), "a", says=says)
+        # Whatever a trie of the right size holds, it replaces nothing outside its bounds.
+        for unit in (0xffffffff, 0x100, 0x7fffff61, 0x161, 0x400, 0):
+            folder = self.changed("tokenizer.json", charsmap(size(1024) + size(unit) * 256 + b"b\0"), "roberta")
+            self.ok("embed", folder, "aaa a b" * 9)
+        for pad in (-1, 289, 1000):
+            self.fails(1, "embed", self.changed("config.json", lambda c: c.update(pad_token_id=pad), "roberta"), "a",
+                       says=("config.json", "pad_token_id"))
+        self.fails(1, "embed", self.changed("config.json", lambda c: c.update(pad_token_id=3), "roberta"), "the " * 287, says="286")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,21 @@
+/* A precompiled character map, as sentencepiece's models and tokenizer.json have it: strings of
+ * characters and what replaces them before a text is cut into pieces. */
+#ifndef RF_TEXT_CHARSMAP_H
+#define RF_TEXT_CHARSMAP_H
+
+#include "model/reader.h"
+
+struct rf_charsmap {
+    const unsigned char *units; /* [4 * n_units]: a double-array trie, little-endian */
+    size_t n_units;             /* 0: there is no map */
+    const char *replacements;   /* each ends with a zero */
+    size_t bytes;
+};
+
+/* Reads the map. It points into the blob. No trie, however wrong, is read outside its bounds. */
+void rf_charsmap_read(struct rf_charsmap *map, struct rf_str blob, struct rf_reading *reading);
+/* Appends the text, the longest string of the map replaced at each place, from the left. */
+void rf_charsmap_apply(const struct rf_charsmap *map, const char *text, size_t n,
+                       struct rf_writer *out);
+
+#endif
