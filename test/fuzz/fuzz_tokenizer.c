@@ -1,9 +1,10 @@
 /* A vocabulary and a text out of the input: making the tokenizer may fail, nothing else may.
  *
  * Byte 0: bit 0 sentencepiece, bits 1-2 pre-tokenizer, bit 3 without the 256 bytes, bit 4 extra
- * white space removed. Byte 1: number of tokens, byte 2: number of merges; then for each token its
- * length, type, score and text; for each merge two token numbers; the rest is text, its segments
- * ended by 0xfe (special) and 0xff (not). */
+ * white space removed, bit 7 a map of characters, which is 260 bytes at the end. Byte 1: number of
+ * tokens, byte 2: number of merges; then for each token its length, type, score and text; for each
+ * merge two token numbers; the rest is text, its segments ended by 0xfe (special) and 0xff (not).
+ */
 #include "fuzz/fuzz.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@
 #include "platform/memory.h"
 #include "text/tokenizer.h"
 
-enum { BASE = 257, MOST = BASE + 255 };
+enum { BASE = 257, MOST = BASE + 255, MAP_BYTES = 260 };
 
 struct input {
     const uint8_t *at, *end;
@@ -92,6 +93,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct input input = {data, data + bytes};
     struct rf_tokenizer *tokenizer;
     struct rf_error error;
+    if (bytes > MAP_BYTES && data[0] >> 7) {
+        input.end -= MAP_BYTES;
+        vocab.charsmap = (struct rf_str){(const char *)input.end, MAP_BYTES};
+    }
     fill(&vocab, &input, spellings);
     if (rf_tokenizer_new(&tokenizer, &vocab, "fuzz", &rf_system_allocator, &error)) return 0;
 

@@ -169,7 +169,7 @@ static void check_proto(void)
     static const char charsmap[] = "\x1a\x05\x12\x03xyz", word[] = "\x12\x02\x18\x03",
                       endless[] = "\x12\xff\xff\xff\xff\x0f";
     v->spm_proto = (struct rf_str){charsmap, 7};
-    refused(v, RF_ERR_UNSUPPORTED, "normalisation", "a charsmap");
+    refused(v, RF_ERR_FORMAT, "character map is damaged", "a charsmap");
     v->spm_proto = (struct rf_str){word, 4};
     refused(v, RF_ERR_UNSUPPORTED, "type 3", "a word model");
     v->spm_proto = (struct rf_str){endless, 6};
