@@ -210,6 +210,17 @@ typedef enum riffle_model_kind {
 /* A kind, or RIFFLE_ERR_ARGUMENT. */
 RIFFLE_API int riffle_model_get_kind(const riffle_model *model);
 
+/* How the model's file pools: RIFFLE_POOL_MEAN, also where it names nothing, LAST or CLS; or
+ * RIFFLE_ERR_ARGUMENT. */
+RIFFLE_API int riffle_model_get_pooling(const riffle_model *model);
+
+/* The name of prompt i that the model's folder has for texts whose vectors are wanted, such as
+ * "query" (sentence-transformers); NULL: there is none. The texts live as long as the model. */
+RIFFLE_API const char *riffle_model_get_prompt_name(const riffle_model *model, size_t i);
+/* What that prompt puts before a text; the name NULL: before texts without a prompt of their own.
+ * NULL: there is none. riffle_embed and requests leave prompts to the caller. */
+RIFFLE_API const char *riffle_model_get_prompt(const riffle_model *model, const char *name);
+
 /* The tokens of a query and a document for a reranker. Writes up to `cap` ids. Returns how many
  * there are, which may be more than `cap`; the document is cut so that they are at most `most`, if
  * that is not 0. */

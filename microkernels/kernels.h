@@ -213,6 +213,9 @@ struct rf_kernels {
     /* out[i] = gelu(gate[i]) * up[i],  gelu(v) = v / 2 (1 + tanh u) = v / (1 + exp(-2 u)) with
      * u = sqrt(2 / pi) (v + 0.044715 v^3)  (Hendrycks and Gimpel 2016, section 2) */
     rf_gate_fn *gelu_gate;
+    /* out[i] = gelu(x[i]),  gelu(v) = v / 2 (1 + erf(v / sqrt(2))), as gelu.h approximates it; the
+     * same bits on every tier. */
+    void (*gelu)(float *out, const float *x, size_t n);
 
     void (*delta_step)(const struct rf_delta_args *args);
 

@@ -260,6 +260,12 @@ def write_gguf_words(writer, config):
 
 # ---- the files of sentence-transformers ----
 
+def write_prompts(folder):
+    with open(f"{folder}/config_sentence_transformers.json", "w") as file:
+        json.dump({"prompts": {"query": "query: ", "document": "passage: "}, "default_prompt_name": None,
+                   "similarity_fn_name": "cosine"}, file)
+
+
 def write_modules(folder, pooling):
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     with open(f"{folder}/modules.json", "w") as file:
@@ -319,6 +325,8 @@ def main():
             write_gguf(f"{folder}/q8.gguf", name, kind, model, gguf.PoolingType(number), is_q8=True)
         if pooling != "rank":
             write_modules(folder, pooling)
+        if name == "roberta":
+            write_prompts(folder)
         cases = (scores(model, tokenizer) if pooling == "rank"
                  else vectors(model, tokenizer, pooling, ROBERTA_TEXTS if name in ROBERTAS else TEXTS))
         if name == "roberta":

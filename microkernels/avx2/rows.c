@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "microkernels/avx2/math.h"
 #include "microkernels/avx2/tier.h"
+#include "microkernels/gelu.h"
 #include "microkernels/x86.h"
 
 typedef struct {
@@ -124,6 +125,28 @@ static void avx2_gelu_gate(float *out, const float *gate, const float *up, size_
     }
 }
 
+static void avx2_gelu(float *out, const float *x, size_t n)
+{
+    const __m256 one = _mm256_set1_ps(1.0f), half = _mm256_set1_ps(0.5f),
+                 end = _mm256_set1_ps(RF_ERF_END), minus_one = _mm256_set1_ps(-1.0f),
+                 minus_end = _mm256_set1_ps(-RF_ERF_END);
+    for (size_t i = 0; i < n; i += 8) {
+        __m256i lanes = rf_lanes(n - i);
+        __m256 v = _mm256_maskload_ps(x + i, lanes);
+        __m256 c = _mm256_min_ps(_mm256_max_ps(v, minus_end), end), t = _mm256_mul_ps(c, c);
+        __m256 p = _mm256_set1_ps(rf_erf_p[RF_ERF_TERMS - 1]),
+               q = _mm256_set1_ps(rf_erf_q[RF_ERF_TERMS - 1]);
+        for (int k = RF_ERF_TERMS - 2; k >= 0; k--) {
+            p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(rf_erf_p[k]));
+            q = _mm256_fmadd_ps(q, t, _mm256_set1_ps(rf_erf_q[k]));
+        }
+        __m256 e = _mm256_div_ps(_mm256_mul_ps(c, p), q);
+        e = _mm256_min_ps(_mm256_max_ps(e, minus_one), one);
+        _mm256_maskstore_ps(out + i, lanes,
+                            _mm256_mul_ps(_mm256_mul_ps(v, half), _mm256_add_ps(one, e)));
+    }
+}
+
 static void avx2_f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     size_t i = 0;
@@ -166,6 +189,7 @@ void rf_avx2_init_rows(struct rf_kernels *kernels)
     kernels->silu_gate = avx2_silu_gate;
     kernels->delta_step = avx2_delta_step;
     kernels->gelu_gate = avx2_gelu_gate;
+    kernels->gelu = avx2_gelu;
     kernels->f32_to_f16 = avx2_f32_to_f16;
     kernels->bf16_to_f32 = avx2_bf16_to_f32;
     kernels->first_above = avx2_first_above;

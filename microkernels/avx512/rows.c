@@ -5,6 +5,7 @@
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
 #include "microkernels/avx512/tier.h"
+#include "microkernels/gelu.h"
 #include "microkernels/x86.h"
 
 typedef __m512i line;
@@ -104,6 +105,28 @@ static void avx512_gelu_gate(float *out, const float *gate, const float *up, siz
     }
 }
 
+static void avx512_gelu(float *out, const float *x, size_t n)
+{
+    const __m512 one = _mm512_set1_ps(1.0f), half = _mm512_set1_ps(0.5f),
+                 end = _mm512_set1_ps(RF_ERF_END), minus_one = _mm512_set1_ps(-1.0f),
+                 minus_end = _mm512_set1_ps(-RF_ERF_END);
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 mask = rf_mask16(n - i);
+        __m512 v = _mm512_maskz_loadu_ps(mask, x + i);
+        __m512 c = _mm512_min_ps(_mm512_max_ps(v, minus_end), end), t = _mm512_mul_ps(c, c);
+        __m512 p = _mm512_set1_ps(rf_erf_p[RF_ERF_TERMS - 1]),
+               q = _mm512_set1_ps(rf_erf_q[RF_ERF_TERMS - 1]);
+        for (int k = RF_ERF_TERMS - 2; k >= 0; k--) {
+            p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(rf_erf_p[k]));
+            q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(rf_erf_q[k]));
+        }
+        __m512 e = _mm512_div_ps(_mm512_mul_ps(c, p), q);
+        e = _mm512_min_ps(_mm512_max_ps(e, minus_one), one);
+        _mm512_mask_storeu_ps(out + i, mask,
+                              _mm512_mul_ps(_mm512_mul_ps(v, half), _mm512_add_ps(one, e)));
+    }
+}
+
 static void avx512_f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
@@ -147,6 +170,7 @@ void rf_avx512_init_rows(struct rf_kernels *kernels)
     kernels->silu_gate = avx512_silu_gate;
     kernels->delta_step = avx512_delta_step;
     kernels->gelu_gate = avx512_gelu_gate;
+    kernels->gelu = avx512_gelu;
     kernels->f32_to_f16 = avx512_f32_to_f16;
     kernels->bf16_to_f32 = avx512_bf16_to_f32;
     kernels->first_above = avx512_first_above;

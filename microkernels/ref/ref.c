@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "microkernels/gelu.h"
 #include "microkernels/ref/tier.h"
 
 static size_t ref_bf16_row_bytes(size_t k)
@@ -122,6 +123,19 @@ static void ref_gelu_gate(float *out, const float *gate, const float *up, size_t
     }
 }
 
+static void ref_gelu(float *out, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float c = fminf(fmaxf(x[i], -RF_ERF_END), RF_ERF_END), t = c * c;
+        float p = rf_erf_p[RF_ERF_TERMS - 1], q = rf_erf_q[RF_ERF_TERMS - 1];
+        for (int k = RF_ERF_TERMS - 2; k >= 0; k--) {
+            p = fmaf(p, t, rf_erf_p[k]);
+            q = fmaf(q, t, rf_erf_q[k]);
+        }
+        out[i] = x[i] * 0.5f * (1.0f + fminf(fmaxf(c * p / q, -1.0f), 1.0f));
+    }
+}
+
 static void ref_delta_sums(float (*sums)[RF_DELTA_COLUMNS], const float *s, float x, size_t r,
                            size_t width)
 {
@@ -182,6 +196,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .rms_norm = ref_rms_norm,
                                    .silu_gate = ref_silu_gate,
                                    .gelu_gate = ref_gelu_gate,
+                                   .gelu = ref_gelu,
                                    .delta_step = ref_delta_step,
                                    .f32_to_f16 = ref_f32_to_f16,
                                    .f32_to_bf16 = ref_f32_to_bf16,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "engine/encoder.h"
 #include "infer/state_kept.h"
 #include "model/arch.h"
 #include "platform/process.h"
@@ -67,6 +68,28 @@ int riffle_model_get_kind(const riffle_model *model)
     return !source->params.encoder              ? RIFFLE_KIND_DECODER
            : source->pooling == RF_POOLING_RANK ? RIFFLE_KIND_RERANKER
                                                 : RIFFLE_KIND_ENCODER;
+}
+
+int riffle_model_get_pooling(const riffle_model *model)
+{
+    if (!model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "model is NULL");
+    return rf_encoder_usual_pooling(model->engine->source->pooling);
+}
+
+const char *riffle_model_get_prompt_name(const riffle_model *model, size_t i)
+{
+    return model && i < model->engine->source->n_prompts ? model->engine->source->prompts[i].name
+                                                         : NULL;
+}
+
+const char *riffle_model_get_prompt(const riffle_model *model, const char *name)
+{
+    if (!model) return NULL;
+    const struct rf_source *source = model->engine->source;
+    for (size_t i = 0; i < source->n_prompts; i++)
+        if (name ? strcmp(source->prompts[i].name, name) == 0 : i == source->default_prompt)
+            return source->prompts[i].text;
+    return NULL;
 }
 
 int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, size_t info_size)

@@ -199,8 +199,7 @@ void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct r
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         const float *row = buffer_row(x, i) + first;
-        for (size_t j = 0; op->is_exact && j < n; j++)
-            made[j] = 0.5f * row[j] * (1.0f + erff(row[j] * 0.70710678118654752f));
+        if (op->is_exact) view->kernels->gelu(made, row, n);
         for (size_t at = 0; !op->is_exact && at < n; at += PART)
             view->kernels->gelu_gate(made + at, row + at, ones, n - at < PART ? n - at : PART);
         rf_cpu_pack(view, out, i, first, n, made);

@@ -71,7 +71,7 @@ static int load_head(struct rf_encoder *encoder, const struct rf_source *source,
     return 0;
 }
 
-static riffle_pooling usual_pooling(enum rf_pooling named)
+riffle_pooling rf_encoder_usual_pooling(enum rf_pooling named)
 {
     return named == RF_POOLING_CLS || named == RF_POOLING_RANK ? RIFFLE_POOL_CLS
            : named == RF_POOLING_LAST                          ? RIFFLE_POOL_LAST
@@ -93,7 +93,7 @@ int rf_encoder_new(struct rf_encoder **encoder, const struct rf_session *session
     made->allocator = &engine->allocator;
     made->params = *params;
     made->params.n_layer = 1;
-    made->usual = usual_pooling(engine->source->pooling);
+    made->usual = rf_encoder_usual_pooling(engine->source->pooling);
     made->is_reranker = engine->source->pooling == RF_POOLING_RANK;
     made->n_ctx = params->n_ctx_train;
     made->width = params->n_embd;

@@ -28,6 +28,7 @@ static const struct {
     TEXT("chat_template.jinja", chat_template_jinja),
     JSON("chat_template.json", chat_template_json, chat_template),
     JSON("1_Pooling/config.json", pooling, pooling),
+    JSON("config_sentence_transformers.json", sentences, sentences),
 };
 enum { N_TEXTS = sizeof texts / sizeof *texts };
 
@@ -189,6 +190,36 @@ static void hf_read_pooling(struct rf_hf *hf)
                     "first and the last one");
 }
 
+/* The prompts by name, and the one for texts without a name. */
+static void hf_read_prompts(struct rf_hf *hf)
+{
+    static const char file[] = "config_sentence_transformers.json";
+    const struct rf_json *list = rf_json_get(hf->sentences, "prompts"), *value;
+    struct rf_str usual = rf_json_text(rf_json_get(hf->sentences, "default_prompt_name")), name;
+    struct rf_source *source = hf->reading.source;
+    size_t n = rf_json_count(list), i = 0;
+    rf_count(&hf->reading, n, "prompts");
+    struct rf_prompt *prompts = rf_keep(&hf->reading, n, sizeof *prompts, "prompts");
+    source->default_prompt = n;
+    for (void *at = NULL; prompts && i < n && rf_json_next(list, &at, &name, &value); i++) {
+        struct rf_str text;
+        if (!rf_json_string(value, &text)) {
+            rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "the prompt \"%.*s\" is not a text",
+                        rf_shown(name), name.data);
+            return;
+        }
+        prompts[i].name = rf_keep_text(&hf->reading, name);
+        prompts[i].text = rf_keep_text(&hf->reading, text);
+        if (usual.bytes && rf_str_same(name, usual)) source->default_prompt = i;
+    }
+    if (hf->reading.code) return;
+    if (usual.bytes && source->default_prompt == n)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "default_prompt_name is no prompt: \"%.*s\"",
+                    rf_shown(usual), usual.data);
+    source->prompts = prompts;
+    source->n_prompts = i;
+}
+
 static void hf_read_all(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
@@ -196,6 +227,7 @@ static void hf_read_all(struct rf_hf *hf)
     if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_hf_read_sampling(hf);
     hf_read_pooling(hf);
+    hf_read_prompts(hf);
     rf_tensors_split(reading);
     if (hf->adds_one) rf_norms_add_one(reading);
     if (reading->source->params.delta_values) rf_decays_from_log(reading);

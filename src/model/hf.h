@@ -15,7 +15,7 @@ struct rf_hf_shard {
  * source. */
 struct rf_hf_files {
     const char *folder;
-    struct rf_str config, generation_config, tokenizer_config, tokenizer, pooling;
+    struct rf_str config, generation_config, tokenizer_config, tokenizer, pooling, sentences;
     struct rf_str sentencepiece; /* tokenizer.model */
     struct rf_str chat_template_jinja, chat_template_json;
     struct rf_hf_shard *shards;
@@ -27,7 +27,7 @@ struct rf_hf {
     struct rf_reading reading;
     const struct rf_hf_files *files;
     struct rf_json *config, *generation_config, *tokenizer_config, *tokenizer, *chat_template,
-        *pooling;
+        *pooling, *sentences;
     const struct rf_json *text; /* config, or its part for the text model */
     int has_vision;             /* tensors that are not the text model's are left out */
     int is_tied;                /* the output head is the embedding */

@@ -288,6 +288,11 @@ struct rf_recommended_sampling {
     double temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n;
 };
 
+/* A text that comes before texts whose vectors are wanted. */
+struct rf_prompt {
+    const char *name, *text; /* "query", "query: " */
+};
+
 /* How the rows of a text's tokens become its vector. */
 enum rf_pooling {
     RF_POOLING_NONE,
@@ -309,7 +314,9 @@ struct rf_source {
     int32_t n_labels;        /* rows of cls.output.weight, or of cls.weight where it is alone; 0:
                                 there is no head of classification */
     enum rf_pooling pooling; /* the pooling that the file names; NONE: no or another one */
-    uint64_t file_bytes;     /* sum over all files */
+    const struct rf_prompt *prompts;  /* [n_prompts], of a folder of sentence-transformers */
+    size_t n_prompts, default_prompt; /* of texts without a named one; n_prompts: none */
+    uint64_t file_bytes;              /* sum over all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;
     struct rf_source_private *private_; /* mappings and memory of the reader; NULL: no file */

@@ -85,6 +85,45 @@ class Embed(Case):
         self.assertEqual(with_prefix, self.lines(NOMIC, "the river: house"))
         self.assertNotEqual(with_prefix[0]["embedding"], self.lines(NOMIC, "house")[0]["embedding"])
 
+    def test_prompts(self):
+        """Prompts by the names of config_sentence_transformers.json, and the one for texts without."""
+        folder = str(DATA / "roberta")
+        query = self.lines(folder, "house", "--prompt", "query")
+        self.assertEqual(query, self.lines(folder, "query: house"))
+        self.assertEqual(self.lines(folder, "house", "--prompt", "document"), self.lines(folder, "passage: house"))
+        plain = self.lines(folder, "house")
+        self.assertEqual(plain, self.lines(folder, "house", "--prefix", ""))
+        self.assertNotEqual(plain[0]["embedding"], query[0]["embedding"])
+        usual, name = self.path("usual"), "config_sentence_transformers.json"
+        shutil.copytree(folder, usual)
+        given = json.loads((DATA / "roberta" / name).read_text())
+        change = lambda **members: pathlib.Path(usual, name).write_text(json.dumps(given | members))
+        change(default_prompt_name="query")
+        self.assertEqual(self.lines(usual, "house"), query)
+        self.assertEqual(self.lines(usual, "house", "--prefix", ""), plain)
+        self.assertEqual(self.lines(usual, "house", "--prompt", "document"), self.lines(folder, "passage: house"))
+        self.fails(1, "embed", folder, "a", "--prompt", "nothing", says=("no prompt nothing", "query, document"))
+        self.fails(1, "embed", ROBERTA, "a", "--prompt", "query", says="no prompt query")
+        self.fails(2, "embed", folder, "a", "--prompt", "query", "--prefix", "x", says="--prefix")
+        for members, says in (({"default_prompt_name": "other"}, "default_prompt_name"), ({"prompts": {"query": 1}}, '"query"')):
+            change(**members)
+            self.fails(1, "embed", usual, "a", says=(name, says))
+
+    def test_info(self):
+        for model, kind, pooling, prompts, line in (
+                (str(DATA / "roberta"), "encoder", "cls", ["query", "document"], "32 values for a text: its first token's row"),
+                (NOMIC, "encoder", "mean", [], "32 values for a text: the mean"), (RANK, "reranker", "cls", [], "a score for a query")):
+            said = self.json("info", model)
+            self.assertEqual((said["kind"], said["pooling"], said["prompts"], said["memory"]["kv_bytes"]), (kind, pooling, prompts, 0))
+            text = self.ok("info", model).out
+            for part in (line, "texts of at most 288 tokens", *prompts):
+                self.assertIn(part, text)
+            for part in ("chain", "chat template", "--kv", "BOS"):
+                self.assertNotIn(part, text)
+        said = self.json("info", MODEL)
+        self.assertEqual((said["kind"], said["prompts"]), ("decoder", []))
+        self.assertIn("chain", self.ok("info", MODEL).out)
+
     def test_decoder(self):
         value = self.lines(MODEL, "Once upon a time")[0]
         self.assertAlmostEqual(sum(v * v for v in value["embedding"]), 1, places=5)

@@ -63,6 +63,31 @@ static void check_gate(struct kcheck *check, size_t n, int gelu)
     for (size_t i = 0; i < 4; i++) kcheck_release(all[i], bytes);
 }
 
+/* The reference beside erf, and the same bits as the reference's, also in place. */
+static void check_gelu(struct kcheck *check, size_t n, float size)
+{
+    size_t bytes = n * sizeof(float);
+    float *x = kcheck_guarded(bytes), *got = kcheck_guarded(bytes), *wanted = kcheck_guarded(bytes);
+    for (size_t i = 0; i < n; i++)
+        x[i] = i % 13 == 5 ? (i % 2 ? 1000.0f : -1000.0f) : kcheck_normal(check) * size;
+    float *const ins[] = {x, x, got}, *const outs[] = {wanted, got, got};
+    const struct rf_kernels *tables[] = {check->ref, check->kernels, check->kernels};
+    for (size_t i = 0; i < 3; i++) {
+        if (i == 2) memcpy(got, x, bytes);
+        kcheck_call(check, "gelu", (kcheck_kernel *)tables[i]->gelu,
+                    (uint64_t[4]){kcheck_pointer(outs[i]), kcheck_pointer(ins[i]), n, 0}, 0.0f);
+        kcheck_same(check, outs[i], wanted, bytes, "gelu n=%zu: call %zu gives other bits", n, i);
+    }
+    for (size_t i = 0; i < n; i++)
+        kcheck_near(check, (double)wanted[i],
+                    0.5 * (double)x[i] * (1 + erf((double)x[i] * 0.70710678118654752440)),
+                    x[i] > -6.0f ? 3e-7 * fabs((double)x[i]) : 1e-8,
+                    "gelu n=%zu: element %zu of %g", n, i, (double)x[i]);
+    kcheck_release(x, bytes);
+    kcheck_release(got, bytes);
+    kcheck_release(wanted, bytes);
+}
+
 /* Rows that follow each other, in place, and then one beside; the same bits as the reference's. */
 static void check_delta(struct kcheck *check, size_t rows, size_t width)
 {
@@ -263,10 +288,12 @@ void kcheck_rows(struct kcheck *check)
         check_norm(check, n, 0.0f);
         check_norm(check, n, 1e-4f); /* values near epsilon */
         for (int gelu = 0; gelu < 2; gelu++) check_gate(check, n, gelu);
+        check_gelu(check, n, n % 2 ? 0.1f : 4.0f);
         check_conversions(check, n);
     }
     check_norm(check, 1536, 10.0f);
     for (int gelu = 0; gelu < 2; gelu++) check_gate(check, 8960, gelu);
+    check_gelu(check, 8960, 3.0f);
     check_conversions(check, 4001);
     for (size_t width = 1; width <= RF_DELTA_COLUMNS; width++)
         for (size_t rows = 1; rows <= 9; rows++) check_delta(check, rows, width);

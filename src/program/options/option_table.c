@@ -23,6 +23,8 @@ const struct option option_table[] = {
      "read the texts from the lines of FILE, or of standard input if FILE is -"},
     {"--prefix", NULL, "TEXT", OPTION_TEXT, VERB_EMBED, AT(prefix), 0, 0, NULL,
      "what comes before each text, as models want it: 'query: ', 'search_document: '"},
+    {"--prompt", NULL, "NAME", OPTION_TEXT, VERB_EMBED, AT(prompt_name), 0, 0, NULL,
+     "the same by the name that the model's folder gives it: query, document"},
     {"--format", NULL, "F", OPTION_CHOICE, VERB_EMBED, AT(format), 0, 0, "jsonl|npy",
      "'jsonl' (default), or 'npy': one array for NumPy, a row for each text"},
     {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL,

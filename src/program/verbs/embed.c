@@ -29,6 +29,7 @@ struct embedding {
     const struct cli_options *options;
     struct engine engine;
     riffle_batch *batch;
+    const char *prefix; /* comes before each text */
     struct text *texts;
     size_t count, n_done;
     int32_t width; /* 0: no vector is there yet */
@@ -98,11 +99,10 @@ static void on_answer(void *user, const riffle_answer *answer)
 
 static int ask(struct embedding *all, struct text *text)
 {
-    const char *prefix = all->options->prefix ? all->options->prefix : "";
     struct buffer whole = {0};
     riffle_request request;
     int32_t *tokens;
-    buffer_puts(&whole, prefix);
+    buffer_puts(&whole, all->prefix);
     buffer_append(&whole, text->data, text->bytes);
     text->n_tokens =
         engine_tokenize(&all->engine, whole.data, whole.count, RIFFLE_TOKENIZE_BOS, &tokens);
@@ -203,6 +203,27 @@ static void print_group(const struct embedding *all, struct text *first, size_t 
     }
 }
 
+/* What the options name, else the model's prompt for texts without one. */
+static int find_prefix(struct embedding *all)
+{
+    const struct cli_options *options = all->options;
+    const riffle_model *model = all->engine.model;
+    struct buffer names = {0};
+    const char *name;
+    all->prefix =
+        options->prefix ? options->prefix : riffle_model_get_prompt(model, options->prompt_name);
+    if (!all->prefix && !options->prompt_name) all->prefix = "";
+    if (all->prefix) return CLI_OK;
+    for (size_t i = 0; (name = riffle_model_get_prompt_name(model, i)) != NULL; i++) {
+        buffer_puts(&names, i ? ", " : "; it has ");
+        buffer_puts(&names, name);
+    }
+    int status = cli_fail("%s has no prompt %s%s", options->model, options->prompt_name,
+                          names.count ? names.data : "");
+    buffer_free(&names);
+    return status;
+}
+
 static int read_all(struct embedding *all)
 {
     int status = CLI_OK;
@@ -212,6 +233,8 @@ static int read_all(struct embedding *all)
         return cli_fail("%s is a reranker, which gives scores of pairs of texts: /v1/rerank of "
                         "`riffle serve` asks it",
                         all->options->model);
+    status = find_prefix(all);
+    if (status != CLI_OK) return status;
     riffle_batch_options_init(&batch, sizeof batch);
     riffle_session_options_init(&session, sizeof session);
     engine_session_options(all->options, &session);
@@ -234,6 +257,8 @@ int verb_embed(const struct cli_options *given)
     char *file = NULL;
     if (!options.arguments.count) return cli_usage_error("there is no MODEL");
     options.model = options.arguments.items[0];
+    if (options.prefix && options.prompt_name)
+        return cli_usage_error("--prefix and --prompt cannot both be given");
     int status = take_texts(&all, &file);
     if (status == CLI_OK) status = engine_open_model(&all.engine, &options, 0);
     if (status == CLI_OK) {

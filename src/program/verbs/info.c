@@ -6,6 +6,7 @@
 #include "output/errors.h"
 #include "output/output.h"
 #include "platform/memory.h"
+#include "riffle_experimental.h"
 #include "session/engine.h"
 #include "verbs/verbs.h"
 
@@ -20,6 +21,11 @@ struct cost {
         of_type[KV_TYPES]; /* bytes of that context in each type; 0: more than the machine has */
 };
 
+static int is_encoder(const struct engine *engine)
+{
+    return riffle_model_get_kind(engine->model) != RIFFLE_KIND_DECODER;
+}
+
 /* CLI_OK, or CLI_FAILED with a sentence: a session could not have that context. */
 static int find_cost(const struct engine *engine, const struct cli_options *asked,
                      struct cost *cost)
@@ -31,6 +37,7 @@ static int find_cost(const struct engine *engine, const struct cli_options *aske
     options.kv = asked->kv;
     int code = riffle_session_cost(engine->model, &options, &cost->n_ctx, &cost->kv_bytes);
     cost->weight_bytes = info->mapped_bytes + info->resident_bytes;
+    if (is_encoder(engine)) cost->kv_bytes = 0; /* passes keep those of one layer */
     cost->total_bytes = cost->weight_bytes + cost->kv_bytes + info->draft_bytes;
     if (code < 0) return cli_status(code);
     options.n_ctx = cost->n_ctx;
@@ -44,6 +51,10 @@ static int find_cost(const struct engine *engine, const struct cli_options *aske
 
 static void write_model(struct json_writer *json, const struct engine *engine)
 {
+    static const char *const
+        kinds[] = {"decoder", "encoder", "reranker"},
+        *const poolings[] = {
+            [RIFFLE_POOL_MEAN] = "mean", [RIFFLE_POOL_LAST] = "last", [RIFFLE_POOL_CLS] = "cls"};
     const riffle_model_info *info = &engine->info;
     jw_put(json, "path %s name %s arch %s", engine->path, engine_model_name(engine),
            info->architecture);
@@ -66,6 +77,12 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     jw_put(json, "rope_theta %g bos_token %d eos_token %d", (double)info->rope_theta,
            info->bos_token, info->eos_token);
     jw_bool(json, "adds_bos", info->adds_bos);
+    jw_put(json, "kind %s pooling %s", kinds[riffle_model_get_kind(engine->model)],
+           poolings[riffle_model_get_pooling(engine->model)]);
+    jw_put(json, "prompts [");
+    for (size_t i = 0; riffle_model_get_prompt_name(engine->model, i); i++)
+        jw_string(json, NULL, riffle_model_get_prompt_name(engine->model, i));
+    jw_put(json, "]");
     jw_put(json, "chain %s chain_note %s", info->chain, info->chain_note);
     jw_string(json, "head", info->head[0] ? info->head : NULL);
     jw_put(json, "head_bytes %" PRIu64 " head_recipe %s", info->head_bytes, info->head_recipe);
@@ -89,6 +106,65 @@ static void info_print_json(const struct engine *engine, const riffle_machine *m
     jw_put(&json, "machine { cpu %s cpu_best %s cores %d } }", machine->cpu, machine->cpu_best,
            machine->cores);
     jw_print(&json);
+}
+
+/* What a chat depends on. */
+static void print_answers(const struct engine *engine)
+{
+    const riffle_model_info *info = &engine->info;
+    char a[32];
+    printf("chat template %s\n", info->chat_template[0]
+                                     ? info->chat_template
+                                     : "none recognised; --template NAME chooses one");
+    printf("trained for   %d tokens of context\n", info->n_ctx_train);
+    printf("chain         %s: %s\n", info->chain, info->chain_note);
+    if (info->head[0]) {
+        printf("draft head    ");
+        print_name(stdout, info->head);
+        printf(", %s read for each drafted token%s%s\n", human_bytes(info->head_bytes, a),
+               info->head_recipe[0] ? ": " : "", info->head_recipe);
+    }
+    if (engine->draft.name && !engine->draft.path)
+        printf("draft model   not on this disk: `riffle pull %s` fetches the one that drafts "
+               "for this model\n",
+               engine->draft.name);
+}
+
+/* What vectors and scores depend on. */
+static void print_vectors(const struct engine *engine)
+{
+    static const char *const rows[] = {[RIFFLE_POOL_MEAN] = "the mean of its tokens' rows",
+                                       [RIFFLE_POOL_LAST] = "its last token's row",
+                                       [RIFFLE_POOL_CLS] = "its first token's row"};
+    const riffle_model *model = engine->model;
+    const char *name;
+    if (riffle_model_get_kind(model) == RIFFLE_KIND_RERANKER)
+        printf("gives         a score for a query and a document\n");
+    else
+        printf("gives         %d values for a text: %s\n", engine->info.n_embd,
+               rows[riffle_model_get_pooling(model)]);
+    printf("reads         texts of at most %d tokens\n", engine->info.n_ctx_train);
+    for (size_t i = 0; (name = riffle_model_get_prompt_name(model, i)) != NULL; i++) {
+        fputs(i ? ", " : "prompts       ", stdout);
+        print_name(stdout, name);
+    }
+    if (riffle_model_get_prompt_name(model, 0)) putchar('\n');
+}
+
+/* The context of a session. */
+static void print_context(const riffle_model_info *info, const struct cost *cost)
+{
+    char a[32], b[32];
+    printf("  context     %s for %d tokens, %s each\n", human_bytes(cost->kv_bytes, a), cost->n_ctx,
+           human_bytes(cost->kv_bytes / (uint64_t)cost->n_ctx, b));
+    printf("              ");
+    for (int i = 0; i < KV_TYPES; i++)
+        printf("%s%s in %s", i ? ", " : "",
+               cost->of_type[i] ? human_bytes(cost->of_type[i], a) : "too much", kv_types[i]);
+    printf(" (--kv)\n");
+    if (info->draft_bytes)
+        printf("  drafts      %s for the chain's other weights\n",
+               human_bytes(info->draft_bytes, a));
 }
 
 static void info_print_text(const struct engine *engine, const riffle_machine *machine,
@@ -122,36 +198,15 @@ static void info_print_text(const struct engine *engine, const riffle_machine *m
         printf("device        %s, %d of %d layers\n", info->device, info->device_layers,
                info->n_layer);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
-           info->adds_bos ? ", BOS before a text" : "");
-    printf("chat template %s\n", info->chat_template[0]
-                                     ? info->chat_template
-                                     : "none recognised; --template NAME chooses one");
-    printf("trained for   %d tokens of context\n", info->n_ctx_train);
-    printf("chain         %s: %s\n", info->chain, info->chain_note);
-    if (info->head[0]) {
-        printf("draft head    ");
-        print_name(stdout, info->head);
-        printf(", %s read for each drafted token%s%s\n", human_bytes(info->head_bytes, a),
-               info->head_recipe[0] ? ": " : "", info->head_recipe);
-    }
-    if (engine->draft.name && !engine->draft.path)
-        printf("draft model   not on this disk: `riffle pull %s` fetches the one that drafts "
-               "for this model\n",
-               engine->draft.name);
-
+           info->adds_bos && !is_encoder(engine) ? ", BOS before a text" : "");
+    if (is_encoder(engine))
+        print_vectors(engine);
+    else
+        print_answers(engine);
     printf("\nmemory\n  weights     %s (%s of it used in place from the file), ",
            human_bytes(cost->weight_bytes, a), human_bytes(info->mapped_bytes, b));
     printf("read once for each token: %s\n", human_bytes(info->weight_bytes, a));
-    printf("  context     %s for %d tokens, %s each\n", human_bytes(cost->kv_bytes, a), cost->n_ctx,
-           human_bytes(cost->kv_bytes / (uint64_t)cost->n_ctx, b));
-    printf("              ");
-    for (int i = 0; i < KV_TYPES; i++)
-        printf("%s%s in %s", i ? ", " : "",
-               cost->of_type[i] ? human_bytes(cost->of_type[i], a) : "too much", kv_types[i]);
-    printf(" (--kv)\n");
-    if (info->draft_bytes)
-        printf("  drafts      %s for the chain's other weights\n",
-               human_bytes(info->draft_bytes, a));
+    if (!is_encoder(engine)) print_context(info, cost);
     printf("  total       %s of this machine's %s%s\n", human_bytes(cost->total_bytes, a),
            human_bytes(machine->memory_bytes, b),
            cost->total_bytes > machine->memory_bytes ? ": too much" : "");
