@@ -69,7 +69,7 @@ static const char *status_text(int status)
 static void output_put_head(struct connection *c, int status, const char *type, const char *framing,
                             const char *more)
 {
-    char text[1024];
+    char text[HTTP_MOST_LINES + 512];
     if (c->has_reply) return;
     c->has_reply = 1;
     int n = snprintf(text, sizeof text, "%s%d %s\r\nContent-Type: %s\r\n%s%s%s\r\n", probe, status,

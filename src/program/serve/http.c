@@ -12,6 +12,7 @@
 #include "platform/random.h"
 #include "platform/socket.h"
 #include "requests/ollama_reply.h"
+#include "serve/cors.h"
 #include "serve/exchange.h"
 #include "serve/send.h"
 
@@ -222,6 +223,10 @@ static void on_head(void *user, struct http_request *request)
     exchange->server = user;
     exchange->request = request;
     const struct endpoint *endpoint = find_endpoint(exchange, allowed, &refusal);
+    if (!endpoint && *allowed && cors_is_preflight(exchange) && names_this_machine(exchange)) {
+        cors_reply(exchange, allowed);
+        return;
+    }
     if (endpoint) check_request(exchange, endpoint, &refusal);
     request->most_body = endpoint && endpoint->most_body ? endpoint->most_body : ENDPOINT_BODY;
     if (endpoint && endpoint->takes_rest && !refusal.status) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/cors.h"
+
 const char json_media[] = "application/json";
 
 void send_count(struct server *server, int status)
@@ -13,10 +15,16 @@ void send_count(struct server *server, int status)
         atomic_fetch_add(&server->replies[status], (uint64_t)1);
 }
 
+enum { MOST_LINES = 2560 };
+
 /* The lines of all heads. */
-static void common_lines(char lines[512], int status, const char *more)
+static void common_lines(const struct exchange *exchange, char lines[MOST_LINES], int status,
+                         const char *more)
 {
-    snprintf(lines, 512, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s%s",
+    char cors[CORS_LINES];
+    cors_lines(exchange, cors);
+    snprintf(lines, MOST_LINES,
+             "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s%s%s", cors,
              status == 401 ? "WWW-Authenticate: Bearer\r\n" : "",
              status == 429 || status == 503 ? "Retry-After: 1\r\n" : "", more);
 }
@@ -24,8 +32,8 @@ static void common_lines(char lines[512], int status, const char *more)
 void send_bytes(struct exchange *exchange, int status, const char *type, const char *more,
                 const char *text, size_t n)
 {
-    char lines[512];
-    common_lines(lines, status, more);
+    char lines[MOST_LINES];
+    common_lines(exchange, lines, status, more);
     send_count(exchange->server, status);
     http_reply(exchange->request, status, type, lines, text, n);
 }
@@ -49,8 +57,8 @@ void send_refusal(struct exchange *exchange, const struct refusal *refusal)
 
 void send_stream(struct exchange *exchange)
 {
-    char lines[512];
-    common_lines(lines, 200, "");
+    char lines[MOST_LINES];
+    common_lines(exchange, lines, 200, "");
     send_count(exchange->server, 200);
     const char *media = exchange->reply.form->media;
     http_stream_begin(exchange->request, 200, media ? media : "text/event-stream; charset=utf-8",
