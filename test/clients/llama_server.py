@@ -21,6 +21,7 @@ import threading
 import time
 
 STORIES = pathlib.Path(__file__).resolve().parents[1] / "data" / "stories260K.gguf"
+TRAINED = 2048  # tokens that this model's context may have
 # The repositories of the tests' presets; what they are for is tried with the small model of this tree.
 REPOSITORIES = {"ggml-org/test-model-stories260K", "ggml-org/test-model-stories260K-infill", "ggml-org/models",
                 "ggml-org/stories15M_MOE", "ggml-org/tinygemma3-GGUF:Q8_0"}
@@ -35,7 +36,7 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name, kind in (("port", int), ("host", str), ("temp", float), ("seed", int), ("model", str), ("hf-repo", str), ("ctx-size", int),
                        ("parallel", int), ("api-key", str), ("alias", str), ("n-predict", int), ("pooling", str),
-                       ("chat-template", str), ("chat-template-file", str), ("cors-origins", str)):
+                       ("reasoning", str), ("chat-template", str), ("chat-template-file", str), ("cors-origins", str)):
         parser.add_argument("--" + name, type=kind)
     for name in ("verbose", "metrics", "kv-unified", "no-ui"):
         parser.add_argument("--" + name, action="store_true")
@@ -48,7 +49,7 @@ def riffle_command(options):
     command = [os.environ["RIFFLE"], "serve", options.model or str(STORIES), "--port", "0", "--cors", "*"]
     parallel = options.parallel or 4
     if options.ctx_size:
-        command += ["--ctx", str(options.ctx_size if options.kv_unified else options.ctx_size // parallel)]
+        command += ["--ctx", str(min(options.ctx_size if options.kv_unified else options.ctx_size // parallel, TRAINED))]
     template = options.chat_template_file or options.chat_template or "chatml"
     if not options.chat_template_file and not re.fullmatch(r"[\w.-]+", template):
         template = tempfile.mkstemp(suffix=".jinja")[1]
@@ -89,6 +90,12 @@ class Server(http.server.ThreadingHTTPServer):
     def tokens(self, body, headers):
         reply = json.loads(self.ask("POST", "/tokenize", body, headers).read())
         return reply["tokens"]
+
+
+def value_at(value, path):
+    for key in path.split("/"):
+        value = value[key]
+    return value
 
 
 class NotOurs(Exception):
@@ -137,14 +144,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body.setdefault("seed", options.seed)
         if body["seed"] in (None, -1):
             del body["seed"]
+        if isinstance(body.get("logit_bias"), list):
+            body["logit_bias"] = self.bias(body["logit_bias"])
         return body
 
+    def bias(self, pairs):
+        """[[token or text, bias or false], ...]; false: never."""
+        found = {}
+        for what, value in pairs:
+            tokens = [what] if isinstance(what, int) else self.server.tokens({"content": what}, self.kept_headers())
+            found.update({str(token): -100 if value is False else value for token in tokens})
+        return found
+
+    def conversation(self, body):
+        """The members that make the prompt of a chat. llama-server has templates think, unless --reasoning is off."""
+        found = {k: body[k] for k in ("messages", "tools", "chat_template_kwargs") if k in body}
+        found["chat_template_kwargs"] = {"enable_thinking": self.server.options.reasoning != "off",
+                                         **body.get("chat_template_kwargs", {})}
+        return found
+
     def limit(self, body, name):
-        most = self.server.options.n_predict
-        if most and body.get(name, -1) in (None, -1):
-            body[name] = most
-        elif most:
-            body[name] = min(body[name], most)
+        if body.get(name) is None:
+            body[name] = self.server.options.n_predict or -1
 
     def completion(self, body):
         body = self.defaults(body)
@@ -154,7 +175,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if body.get("n_probs"):
             raise NotOurs("n_probs")
         body["prompt"] = self.prompts(body.get("prompt"))
-        body.setdefault("max_tokens", -1)
         self.limit(body, "max_tokens")
         return body
 
@@ -201,8 +221,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """llama-server's first piece has null, OpenAI's and ours an empty text; its fingerprints begin with b."""
         prompt = None
         if self.server.options.verbose or self.verbose:
-            tokens = {k: body[k] for k in ("messages", "tools", "chat_template_kwargs") if k in body}
-            ids = self.server.tokens(tokens, self.kept_headers())
+            ids = self.server.tokens(self.conversation(body), self.kept_headers())
             prompt = json.loads(self.server.ask("POST", "/detokenize", {"tokens": ids}, self.kept_headers()).read())["content"]
 
         def change(reply):
@@ -250,7 +269,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             found = [piece(choice, usage) for choice in reply["choices"]]
             fields = wishes.get("response_fields")
             if fields:
-                found = [{f: one.get(f) for f in fields if f in one} for one in found]
+                found = [{f: value_at(one, f) for f in fields} for one in found]
             return found if many and not body.get("stream") else found[0]
         return change
 
@@ -300,7 +319,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.forward("POST", "/v1/embeddings", body, lambda reply: [
                 {"index": one["index"], "embedding": [one["embedding"]]} for one in reply["data"]])
         if path in ("/apply-template", "/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"):
-            wish = {k: body[k] for k in ("messages", "tools", "chat_template_kwargs") if k in body}
+            wish = self.conversation(body)
+            if "add_generation_prompt" in body:
+                wish["add_generation_prompt"] = body["add_generation_prompt"]
             if path != "/apply-template":
                 return self.forward("POST", "/tokenize", wish, lambda reply: {"input_tokens": reply["count"]})
             ids = self.server.tokens(wish, self.kept_headers())
@@ -343,7 +364,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = self.completion(body)
             change = self.fingerprint
         elif path == "/v1/chat/completions":
-            body = self.defaults(body)
+            body = {**self.defaults(body), **self.conversation(body)}
             self.limit(body, "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens")
             if isinstance(body.get("messages"), list):
                 change = self.chat_reply(body) if not self.wants_error(body) else None
@@ -354,13 +375,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = self.defaults(body)
             self.limit(body, "max_tokens")
         else:
-            body = {k: v for k, v in body.items() if k != "model"}
+            body = {k: v for k, v in body.items() if k not in TOLD and k != "model"}
         self.forward("POST", path, body, change)
 
     def wants_error(self, body):
         """Whether the conversation has no prompt: then nothing is told of it."""
-        response = self.server.ask("POST", "/tokenize", {k: body[k] for k in ("messages", "tools", "chat_template_kwargs")
-                                                         if k in body}, self.kept_headers())
+        response = self.server.ask("POST", "/tokenize", self.conversation(body), self.kept_headers())
         response.read()
         return response.status != 200
 
