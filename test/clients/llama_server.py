@@ -43,18 +43,27 @@ def parse_arguments(arguments):
     return parser.parse_known_args(arguments)[0]
 
 
-def riffle_command(options):
-    if options.hf_repo and options.hf_repo not in REPOSITORIES:
+def model_of(options):
+    """LARGE, another model of this machine, stands for those of several GB."""
+    if not options.hf_repo or options.hf_repo in REPOSITORIES:
+        return options.model or str(STORIES)
+    if not os.environ.get("LARGE"):
         sys.exit("llama_server: no model for %s" % options.hf_repo)
-    command = [os.environ["RIFFLE"], "serve", options.model or str(STORIES), "--port", "0", "--cors", "*"]
+    return os.environ["LARGE"]
+
+
+def riffle_command(options):
+    model = model_of(options)
+    command = [os.environ["RIFFLE"], "serve", model, "--port", "0", "--cors", "*"]
     parallel = options.parallel or 4
     if options.ctx_size:
-        command += ["--ctx", str(min(options.ctx_size if options.kv_unified else options.ctx_size // parallel, TRAINED))]
-    template = options.chat_template_file or options.chat_template or "chatml"
-    if not options.chat_template_file and not re.fullmatch(r"[\w.-]+", template):
+        n_ctx = options.ctx_size if options.kv_unified else options.ctx_size // parallel
+        command += ["--ctx", str(n_ctx if model != str(STORIES) else min(n_ctx, TRAINED))]
+    template = options.chat_template_file or options.chat_template or ("chatml" if model == str(STORIES) else None)
+    if options.chat_template and not re.fullmatch(r"[\w.-]+", template):
         template = tempfile.mkstemp(suffix=".jinja")[1]
         pathlib.Path(template).write_text(options.chat_template)
-    command += ["--parallel", str(parallel), "--template", template]
+    command += ["--parallel", str(parallel), *(["--template", template] if template else [])]
     if options.api_key:
         command += ["--api-key", options.api_key]
     if options.alias:
@@ -144,15 +153,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body.setdefault("seed", options.seed)
         if body["seed"] in (None, -1):
             del body["seed"]
-        if isinstance(body.get("logit_bias"), list):
-            body["logit_bias"] = self.bias(body["logit_bias"])
+        if body.get("logit_bias"):
+            bias = body["logit_bias"]
+            body["logit_bias"] = self.bias(bias.items() if isinstance(bias, dict) else bias)
         return body
 
     def bias(self, pairs):
         """[[token or text, bias or false], ...]; false: never."""
         found = {}
         for what, value in pairs:
-            tokens = [what] if isinstance(what, int) else self.server.tokens({"content": what}, self.kept_headers())
+            is_token = isinstance(what, int) or what.isdigit()
+            tokens = [what] if is_token else self.server.tokens({"content": what}, self.kept_headers())
             found.update({str(token): -100 if value is False else value for token in tokens})
         return found
 

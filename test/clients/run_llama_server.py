@@ -2,7 +2,8 @@
 """Runs llama.cpp's server tests against Riffle: run_llama_server.py RIFFLE FOLDER [TEST...], where FOLDER is its
 tools/server/tests. Needs pytest and what the tests import. Each test passes, is not ours, or deviates for a reason:
 llama_server.tsv has the patterns of the last two. A failure without a reason, and a reason whose test passes, make the
-exit status 1. Tests marked slow want models of several GB and are left out.
+exit status 1. Tests marked slow want models of several GB: another stands for them, which the variable LARGE names; without
+it they are left out.
 """
 
 import collections
@@ -37,7 +38,7 @@ def pytest_collection_modifyitems(config, items):
     table, kept = read_table(), []
     for item in items:
         name = item.nodeid.removeprefix("unit/")
-        if item.get_closest_marker("slow"):
+        if item.get_closest_marker("slow") and not os.environ.get("LARGE"):
             note(NOT_OURS, name, "a model of several GB")
         elif known(table, name)[0] == NOT_OURS:
             note(NOT_OURS, name, known(table, name)[1])
