@@ -2,6 +2,7 @@
  * the end: an answer that could not be written is a failure. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "options/help.h"
@@ -13,6 +14,8 @@
 #include "platform/terminal.h"
 #include "platform/topology.h"
 #include "riffle.h"
+#include "terminal/ask.h"
+#include "verbs/offer.h"
 #include "verbs/verbs.h"
 
 /* NULL if there is no such verb. */
@@ -48,25 +51,12 @@ static int help(int argc, char **argv)
     return CLI_OK;
 }
 
-static int dispatch(int argc, char **argv, double start_seconds)
+/* Runs `verb` with its arguments, which are the argc of argv. */
+static int run_verb(const struct verb *verb, int argc, char **argv, double start_seconds)
 {
-    if (argc < 2) {
-        help_program(stderr);
-        return CLI_USAGE;
-    }
-    const char *name = argv[1];
-    if (strcmp(name, "help") == 0) return help(argc - 2, argv + 2);
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return help(0, NULL);
-    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
-        printf("riffle %s\n", riffle_version());
-        return CLI_OK;
-    }
-
-    const struct verb *verb = verb_find(name);
-    if (!verb) return unknown_verb(name);
     struct cli_options options = {.start_seconds = start_seconds, .verb = verb};
     cli_verb = verb->name;
-    int status = options_parse(&options, argc - 2, argv + 2);
+    int status = options_parse(&options, argc, argv);
     if (status == 1) {
         help_verb(stdout, verb);
         status = CLI_OK;
@@ -77,6 +67,36 @@ static int dispatch(int argc, char **argv, double start_seconds)
     }
     options_free(&options);
     return status;
+}
+
+static int without_verb(double start_seconds)
+{
+    char *model = NULL;
+    if (!can_ask()) {
+        help_program(stderr);
+        return CLI_USAGE;
+    }
+    fprintf(stderr, "riffle %s; `riffle help` lists the verbs\n", riffle_version());
+    int status = offer_chat(&model);
+    if (status == CLI_OK && model) status = run_verb(verb_find("chat"), 1, &model, start_seconds);
+    free(model);
+    return status;
+}
+
+static int dispatch(int argc, char **argv, double start_seconds)
+{
+    if (argc < 2) return without_verb(start_seconds);
+    const char *name = argv[1];
+    if (strcmp(name, "help") == 0) return help(argc - 2, argv + 2);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return help(0, NULL);
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("riffle %s\n", riffle_version());
+        return CLI_OK;
+    }
+
+    const struct verb *verb = verb_find(name);
+    if (!verb) return unknown_verb(name);
+    return run_verb(verb, argc - 2, argv + 2, start_seconds);
 }
 
 int main(int argc, char **argv)

@@ -13,10 +13,10 @@
  * and 1 GB to the context. */
 static const double tokens_per_second_wanted = 5, memory_share = 0.75, context_bytes = 1e9;
 
-static int suits(const struct known_model *model, double memory, double bandwidth)
+static int suits(int64_t bytes, int64_t read_bytes, double memory, double bandwidth)
 {
-    return (double)model->bytes + context_bytes <= memory_share * memory &&
-           (double)model->read_bytes * tokens_per_second_wanted <= bandwidth;
+    return (double)bytes + context_bytes <= memory_share * memory &&
+           (double)read_bytes * tokens_per_second_wanted <= bandwidth;
 }
 
 const struct known_model *propose_for(uint64_t memory_bytes, double bytes_per_second)
@@ -25,9 +25,27 @@ const struct known_model *propose_for(uint64_t memory_bytes, double bytes_per_se
     for (const struct known_model *model = known_models(); model->name[0]; model++) {
         if (!smallest || model->bytes < smallest->bytes) smallest = model;
         if (strcmp(model->purpose, "chat") != 0 ||
-            !suits(model, (double)memory_bytes, bytes_per_second))
+            !suits(model->bytes, model->read_bytes, (double)memory_bytes, bytes_per_second))
             continue;
         if (!best || model->bytes > best->bytes) best = model;
+    }
+    return best ? best : smallest;
+}
+
+const struct model_entry *propose_entry(const struct model_list *list, uint64_t memory_bytes,
+                                        double bytes_per_second)
+{
+    const struct model_entry *best = NULL, *smallest = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct model_entry *entry = &list->items[i];
+        const struct known_model *known = entry->known;
+        int64_t read_bytes = known ? known->read_bytes : entry->bytes;
+        if (!model_is_complete(entry) || (known && strcmp(known->purpose, "embedding") == 0))
+            continue;
+        if (!smallest || entry->bytes < smallest->bytes) smallest = entry;
+        if (suits(entry->bytes, read_bytes, (double)memory_bytes, bytes_per_second) &&
+            (!best || entry->bytes > best->bytes))
+            best = entry;
     }
     return best ? best : smallest;
 }

@@ -2,7 +2,7 @@
 #ifndef MODELS_PROPOSE_H
 #define MODELS_PROPOSE_H
 
-#include "models/known_models.h"
+#include "models/model_list.h"
 
 struct proposal {
     const struct known_model *model;
@@ -15,5 +15,9 @@ struct proposal {
 int propose_model(struct proposal *proposal);
 /* The same for a given machine. */
 const struct known_model *propose_for(uint64_t memory_bytes, double bytes_per_second);
+/* The same among the complete models of a list, whatever they are for but embeddings; NULL: there
+ * is none. */
+const struct model_entry *propose_entry(const struct model_list *list, uint64_t memory_bytes,
+                                        double bytes_per_second);
 
 #endif

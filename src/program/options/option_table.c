@@ -240,8 +240,8 @@ const struct option option_table[] = {
      "remove it; the next runs compute it again"},
     {"--yes", "-y", NULL, OPTION_FLAG, VERB_RM, AT(yes), 0, 0, NULL, "do not ask"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_CORPUS |
-      VERB_CACHE) &
+     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_DOCTOR |
+      VERB_CORPUS | VERB_CACHE) &
          ~(unsigned)(VERB_CHAT | VERB_SERVE),
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
