@@ -1,11 +1,10 @@
+/* Origins that a browser may let ask, and the lines of heads that tell it so. */
 #include "serve/cors.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/send.h"
-
-enum { MOST_NAMES = 1024 };
+enum { MOST_NAMES = CORS_PREFLIGHT_LINES - 256 };
 
 static const char name_bytes[] = "abcdefghijklmnopqrstuvwxyz0123456789.-_";
 
@@ -88,17 +87,16 @@ static int are_names(const char *text)
     return n && n < MOST_NAMES && strspn(text, bytes) == n;
 }
 
-void cors_reply(struct exchange *exchange, const char *methods)
+void cors_preflight_lines(const struct exchange *exchange, const char *methods,
+                          char lines[CORS_PREFLIGHT_LINES])
 {
-    char lines[MOST_NAMES + 256];
     const char *names = http_head_field(&exchange->request->head, "Access-Control-Request-Headers");
+    lines[0] = 0;
+    if (!allowed_origin(exchange, origin_of(exchange))) return; /* the browser then refuses */
     int n =
-        snprintf(lines, sizeof lines,
+        snprintf(lines, CORS_PREFLIGHT_LINES,
                  "Access-Control-Allow-Methods: %s\r\nAccess-Control-Max-Age: 600\r\n", methods);
-    if (!allowed_origin(exchange, origin_of(exchange)))
-        lines[0] = 0; /* the browser then refuses */
-    else if (names && are_names(names))
-        snprintf(lines + n, sizeof lines - (size_t)n, "Access-Control-Allow-Headers: %s\r\n",
-                 names);
-    send_bytes(exchange, 200, "text/plain", lines, "", 0);
+    if (names && are_names(names))
+        snprintf(lines + n, CORS_PREFLIGHT_LINES - (size_t)n,
+                 "Access-Control-Allow-Headers: %s\r\n", names);
 }

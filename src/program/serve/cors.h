@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "serve/server.h"
 
-enum { CORS_ORIGIN = 200, CORS_LINES = 512 };
+enum { CORS_ORIGIN = 200, CORS_LINES = 512, CORS_PREFLIGHT_LINES = 1280 };
 
 /* RF_ERR_ARGUMENT: it is neither "*" nor SCHEME://HOST[:PORT]. */
 int cors_check(const char *origin, struct rf_error *error);
@@ -14,7 +14,9 @@ int cors_check(const char *origin, struct rf_error *error);
 void cors_lines(const struct exchange *exchange, char lines[CORS_LINES]);
 /* Whether a browser asks for a page if it may send a request. */
 int cors_is_preflight(const struct exchange *exchange);
-/* Replies to that; `methods`: those of the path, separated by ", ". */
-void cors_reply(struct exchange *exchange, const char *methods);
+/* Writes the further lines of the reply to that; `methods`: those of the path, separated by ", ".
+ */
+void cors_preflight_lines(const struct exchange *exchange, const char *methods,
+                          char lines[CORS_PREFLIGHT_LINES]);
 
 #endif

@@ -209,6 +209,13 @@ static void check_request(struct exchange *exchange, const struct endpoint *endp
         refuse(refusal, 415, NULL, "a body with a Content-Encoding is not supported");
 }
 
+static void reply_preflight(struct exchange *exchange, const char *methods)
+{
+    char lines[CORS_PREFLIGHT_LINES];
+    cors_preflight_lines(exchange, methods, lines);
+    send_bytes(exchange, 200, "text/plain", lines, "", 0);
+}
+
 static void on_head(void *user, struct http_request *request)
 {
     struct exchange *exchange = calloc(1, sizeof *exchange);
@@ -224,7 +231,7 @@ static void on_head(void *user, struct http_request *request)
     exchange->request = request;
     const struct endpoint *endpoint = find_endpoint(exchange, allowed, &refusal);
     if (!endpoint && *allowed && cors_is_preflight(exchange) && names_this_machine(exchange)) {
-        cors_reply(exchange, allowed);
+        reply_preflight(exchange, allowed);
         return;
     }
     if (endpoint) check_request(exchange, endpoint, &refusal);
