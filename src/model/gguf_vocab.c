@@ -14,9 +14,12 @@ static void read_kind(struct rf_gguf *gguf)
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
     else if (rf_str_is(model, "gpt2"))
         vocab->kind = RF_VOCAB_BPE;
+    else if (rf_str_is(model, "bert") && gguf->reading->source->params.encoder)
+        vocab->kind = RF_VOCAB_WORDPIECE;
     else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known; llama and gpt2 are",
+               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known here; llama and gpt2 "
+               "are, and bert of encoders",
                rf_shown(model), model.data);
     vocab->pre = rf_gguf_string(gguf, "tokenizer.ggml.pre", rf_str_of("default"));
 }
@@ -103,12 +106,26 @@ static int32_t read_id(struct rf_gguf *gguf, const char *key, int32_t otherwise)
     return (int32_t)id;
 }
 
+/* BERT's own ids, which files may leave out. */
+enum { BERT_UNK = 100, BERT_CLS = 101, BERT_SEP = 102 };
+
 static void read_ids(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
-    int spm = vocab->kind == RF_VOCAB_SENTENCEPIECE;
-    vocab->bos = read_id(gguf, "tokenizer.ggml.bos_token_id", spm ? 1 : -1);
+    int spm = vocab->kind == RF_VOCAB_SENTENCEPIECE, words = vocab->kind == RF_VOCAB_WORDPIECE;
+    vocab->bos = read_id(gguf, "tokenizer.ggml.bos_token_id", spm ? 1 : words ? BERT_CLS : -1);
     vocab->eos = read_id(gguf, "tokenizer.ggml.eos_token_id", spm ? 2 : -1);
-    vocab->unk = read_id(gguf, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1);
+    vocab->unk = read_id(gguf, "tokenizer.ggml.unknown_token_id", spm ? 0 : words ? BERT_UNK : -1);
+    vocab->sep = -1;
+    if (gguf->reading->source->params.encoder) {
+        /* The first key is what llama.cpp's converter has always written. */
+        vocab->sep = read_id(gguf, "tokenizer.ggml.seperator_token_id", words ? BERT_SEP : -1);
+        if (vocab->sep < 0) vocab->sep = read_id(gguf, "tokenizer.ggml.separator_token_id", -1);
+        if (vocab->sep < 0) vocab->sep = vocab->eos;
+        if (vocab->sep < 0)
+            rf_bad(gguf->reading, RF_ERR_FORMAT,
+                   "the vocabulary of an encoder has no token that ends texts "
+                   "(tokenizer.ggml.seperator_token_id)");
+    }
     vocab->pad = read_id(gguf, "tokenizer.ggml.padding_token_id", -1);
     vocab->eot = read_id(gguf, "tokenizer.ggml.eot_token_id", -1);
 }
@@ -117,6 +134,8 @@ static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
     vocab->ignore_merges = -1; /* no keys: the pre-tokenizer decides */
     vocab->nfc = -1;
+    vocab->lowercase = rf_gguf_bool(gguf, "tokenizer.ggml.normalizer.lowercase", -1);
+    vocab->strip_accents = rf_gguf_bool(gguf, "tokenizer.ggml.normalizer.strip_accents", -1);
     vocab->add_bos = rf_gguf_bool(gguf, "tokenizer.ggml.add_bos_token", -1);
     vocab->add_eos = rf_gguf_bool(gguf, "tokenizer.ggml.add_eos_token", -1);
     vocab->add_space_prefix = rf_gguf_bool(gguf, "tokenizer.ggml.add_space_prefix", -1);

@@ -16,8 +16,7 @@ enum http_limits {
     HTTP_BODY_SECONDS = 60,  /* a whole body */
     HTTP_TAKE_SECONDS = 120, /* the rest of an ended reply */
     HTTP_LINGER_SECONDS = 5, /* reading on after a refusal, so that it arrives */
-    HTTP_LINGER_BYTES = 32 << 20,
-    HTTP_MOST_LINES = 3072 /* bytes of further lines of a reply's head */
+    HTTP_LINGER_BYTES = 32 << 20
 };
 
 /* A request, from its head to the end of its reply. */
@@ -56,7 +55,7 @@ void http_network_refuse(struct http_network *network);
 void http_network_stop(struct http_network *network, double seconds);
 
 /* The functions below may be called by any thread while the request has not ended. `more`: further
- * lines of the head, each with its end, or ""; at most HTTP_MOST_LINES bytes. */
+ * lines of the head, each with its end, or "". */
 
 /* Replies with a text, which is copied. */
 void http_reply(struct http_request *request, int status, const char *type, const char *more,
