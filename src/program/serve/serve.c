@@ -10,6 +10,7 @@
 #include "platform/memory.h"
 #include "platform/terminal.h"
 #include "platform/threads.h"
+#include "serve/cors.h"
 #include "serve/exchange.h"
 #include "serve/http.h"
 #include "serve/log.h"
@@ -26,6 +27,8 @@ int rf_serve_check(const struct rf_serve_options *options, struct rf_error *erro
 {
     struct rf_address address;
     int code = rf_address_parse(&address, options->host, options->port, error);
+    for (size_t i = 0; !code && i < options->n_origins; i++)
+        code = cors_check(options->origins[i], error);
     if (code || address.is_local || options->api_key) return code;
     return rf_fail(error, RF_ERR_ARGUMENT, "host %s: others reach it, so it needs an API key",
                    options->host);
@@ -77,6 +80,7 @@ static void make_question(struct exchange *exchange, const json_t *body, struct 
     const struct served *served = exchange->served;
     struct compiling compiling = {exchange, 0.0};
     exchange->reply.model = served->answerer.name;
+    exchange->reply.fingerprint = served->answerer.fingerprint;
     if (question_take(&exchange->question, exchange->endpoint->take, body, &served->answerer,
                       refusal) ||
         is_unwanted(exchange))
