@@ -133,7 +133,7 @@ static void end_preparing(struct exchange *exchange, int waits, const struct ref
     struct server *server = exchange->server;
     exchange->state = waits ? EXCHANGE_AWAITING : EXCHANGE_WAITING;
     exchange->refusal = *refusal;
-    if (waits && !exchange->wait_end)
+    if (waits && exchange->wait_end <= 0)
         exchange->wait_end = rf_clock_seconds() + server->options->model_wait;
     if (refusal->status && server->is_ending)
         refuse(&exchange->refusal, 503, "stopping", "the server is stopping");
