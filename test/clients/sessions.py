@@ -286,6 +286,9 @@ def run_all(riffle, model, chain, names):
 
 def main():
     riffle, model, *names = sys.argv[1:]
+    unknown = [n for n in names if n not in SESSIONS]
+    if unknown:
+        sys.exit("sessions.py: there is no session %s; there are %s" % (", ".join(unknown), ", ".join(SESSIONS)))
     wanted = [n for n in names or SESSIONS if all(map(has, SESSIONS[n][1]))]
     for name in set(names or SESSIONS) - set(wanted):
         print(name, "skipped: it is not installed")
