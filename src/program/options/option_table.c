@@ -204,6 +204,9 @@ const struct option option_table[] = {
      "the port to listen on (default 8080; 0: any free one)"},
     {"--api-key", NULL, "KEY", OPTION_TEXT, VERB_SERVE, AT(api_key), 0, 0, NULL,
      "what requests must have as `Authorization: Bearer KEY` (default: $RIFFLE_API_KEY)"},
+    {"--cors", NULL, "ORIGIN", OPTION_TEXTS, VERB_SERVE, AT(origins), 0, 0, NULL,
+     "pages of this origin, such as https://chat.example, may ask in a browser; '*': all pages "
+     "(repeatable; default: none)"},
     {"--parallel", NULL, "N", OPTION_INT, VERB_SERVE, AT(answers), 1, 32, NULL,
      "most answers under way at the same time (default 8)"},
     {"--queue", NULL, "N", OPTION_INT, VERB_SERVE, AT(queue), 1, 1024, NULL,

@@ -91,6 +91,7 @@ struct cli_options {
     int verify, yes, clear;
 
     const char *host, *api_key; /* options of serve; api_key: NULL if not given */
+    struct text_list origins;   /* of --cors */
     int32_t port, answers, queue;
     int32_t kept_mb;    /* MB; 0: the library's default */
     const char *store;  /* folder for kept texts; NULL: none */

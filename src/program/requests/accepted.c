@@ -157,7 +157,7 @@ static const struct member_rule response_rules[] = {
 
 /* Members about tokens, of vLLM's and llama.cpp's servers. */
 static const struct member_rule token_rules[] = {
-    {"add_generation_prompt", 0, "true", ": the prompt of an answer is tokenised"},
+    {"add_generation_prompt", ACCEPTED_TOKENS, NULL, ""},
     {"add_special", ACCEPTED_TOKENS, NULL, ""},
     {"add_special_tokens", ACCEPTED_TOKENS, NULL, ""},
     {"chat_template_kwargs", ACCEPTED_TOKENS, NULL, ""},

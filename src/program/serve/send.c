@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/cors.h"
+
 const char json_media[] = "application/json";
 
 void send_count(struct server *server, int status)
@@ -15,14 +17,17 @@ void send_count(struct server *server, int status)
         atomic_fetch_add(&server->replies[status], (uint64_t)1);
 }
 
-enum { MOST_LINES = 768 };
+enum { MOST_LINES = 2560 };
 
 /* The lines of all heads. `cache`: what caches may do. */
-static void common_lines(char lines[MOST_LINES], int status, const char *cache, const char *more)
+static void common_lines(const struct exchange *exchange, char lines[MOST_LINES], int status,
+                         const char *cache, const char *more)
 {
+    char cors[CORS_LINES];
+    cors_lines(exchange, cors);
     int n = snprintf(lines, MOST_LINES,
-                     "Cache-Control: %s\r\nX-Content-Type-Options: nosniff\r\n%s%s%s", cache,
-                     status == 401 ? "WWW-Authenticate: Bearer\r\n" : "",
+                     "Cache-Control: %s\r\nX-Content-Type-Options: nosniff\r\n%s%s%s%s", cache,
+                     cors, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "",
                      status == 429 || status == 503 ? "Retry-After: 1\r\n" : "", more);
     assert(n > 0 && n < MOST_LINES); /* a line is never cut */
     (void)n;
@@ -32,7 +37,7 @@ void send_bytes(struct exchange *exchange, int status, const char *type, const c
                 const char *text, size_t n)
 {
     char lines[MOST_LINES];
-    common_lines(lines, status, "no-store", more);
+    common_lines(exchange, lines, status, "no-store", more);
     send_count(exchange->server, status);
     http_reply(exchange->request, status, type, lines, text, n);
 }
@@ -53,7 +58,7 @@ void send_file(struct exchange *exchange, const char *type, const char *more, co
     int is_known = known && (strstr(known, tag) || strcmp(known, "*") == 0);
     int status = is_known ? 304 : 200;
     snprintf(all, sizeof all, "ETag: %s\r\n%s", tag, more);
-    common_lines(lines, status, "no-cache", all);
+    common_lines(exchange, lines, status, "no-cache", all);
     send_count(exchange->server, status);
     http_reply(exchange->request, status, type, lines, text, status == 304 ? 0 : strlen(text));
 }
@@ -78,7 +83,7 @@ void send_refusal(struct exchange *exchange, const struct refusal *refusal)
 void send_stream(struct exchange *exchange)
 {
     char lines[MOST_LINES];
-    common_lines(lines, 200, "no-store", "");
+    common_lines(exchange, lines, 200, "no-store", "");
     send_count(exchange->server, 200);
     const char *media = exchange->reply.form->media;
     http_stream_begin(exchange->request, 200, media ? media : "text/event-stream; charset=utf-8",
