@@ -364,7 +364,10 @@ int gpu_can_compute(const struct rf_params *params, struct rf_error *error)
 {
     if (rf_n_states(params, params->n_layer))
         return rf_fail(error, RF_ERR_UNSUPPORTED, "CUDA devices do not compute layers with %s (%s)",
-                       params->delta_values ? "the delta rule" : "convolutions", params->arch_name);
+                       params->is_mamba       ? "Mamba-2"
+                       : params->delta_values ? "the delta rule"
+                                              : "convolutions",
+                       params->arch_name);
     return params->expert_sigmoid
                ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "CUDA devices do not compute experts with sigmoids as shares (%s)",

@@ -299,6 +299,7 @@ void rf_cpu_delta(struct cpu_view *view, struct rf_worker *worker, const struct 
 
 /* gated.c */
 void rf_cpu_norm_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_gate_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_split_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_sigmoid_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 

@@ -132,12 +132,14 @@ enum rf_slot {
     RF_SLOT_Q_BOTH,    /* of each head q, then its gate */
     RF_SLOT_Q_GATE,    /* the gates alone */
     RF_SLOT_UNGATED,   /* what was attended to, before the gate */
-    RF_SLOT_MIXED,     /* q, k and v of the delta rule, before their convolution */
-    RF_SLOT_Z,         /* gates of the delta rule's results */
-    RF_SLOT_BETA,      /* logits of how much of a value is written; undefined after RF_OP_DELTA */
-    RF_SLOT_ALPHA,     /* what decays come from; undefined after RF_OP_DELTA */
-    RF_SLOT_RECALLED,  /* results of the delta rule */
-    RF_SLOT_DELTA,     /* operand of the matrix behind the delta rule */
+    RF_SLOT_MIXED,     /* q, k and v of the delta rule, x, B and C of Mamba-2, before their
+                          convolution */
+    RF_SLOT_Z,         /* gates of the results of either */
+    RF_SLOT_BETA,      /* logits of how much of a value is written, or what time steps come from;
+                          undefined after RF_OP_DELTA or RF_OP_MAMBA */
+    RF_SLOT_ALPHA,     /* what decays come from; undefined after RF_OP_DELTA or RF_OP_MAMBA */
+    RF_SLOT_RECALLED,  /* results of either */
+    RF_SLOT_DELTA,     /* operand of the matrix behind either */
     RF_SLOT_JOINED,    /* rows side by side: hidden states that a draft head reads; in a head's
                           program the normed embedding and feature */
     RF_SLOT_JOINED_IN, /* the same as operand */
@@ -192,8 +194,21 @@ enum rf_op_kind {
      *
      * A row leaves its m, b and g in the cache (infer/state_kept.h). */
     RF_OP_DELTA,
+    /* Mamba-2 (Dao and Gu 2024; transformers, GraniteMoeHybridMambaLayer), in the sizes of
+     * RF_OP_DELTA. A row m of in[0] is delta_values heads of x, delta_keys groups of B, as many of
+     * C. m goes through a convolution as in RF_OP_DELTA, whose sum has bias[0] where it is not
+     * NULL. Then for each head of x, and its group of B and C:
+     *
+     * - b = log(1 + exp(in[1] + weight[2])), from step_min to step_max; g = exp(weight[1] b)
+     * - S = g S' + B (b x)^T, where S' is S of the row that it follows, 0 before the text
+     * - out[0] = S^T C + bias[1] x
+     *
+     * A row leaves its m, b and g in the cache. in[2] is scratch, as wide as in[1]. */
+    RF_OP_MAMBA,
     /* out[0] = RMS norm of each head [delta_value_dim] of in[0], times weight[0] and silu(in[1]) */
     RF_OP_NORM_GATE,
+    /* out[0] = RMS norm of in[0] * silu(in[1]), in delta_keys parts of a row, times weight[0] */
+    RF_OP_GATE_NORM,
     RF_OP_SPLIT_GATE,   /* of each head of in[0]: out[0] = the first head_dim values, out[1] = the
                            others */
     RF_OP_SIGMOID_GATE, /* out[0] = in[0] * sigmoid(in[1]) */

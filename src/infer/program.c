@@ -17,6 +17,11 @@ static enum rf_slot tap_slot(int32_t tap)
     return (enum rf_slot)(RF_SLOT_TAP + tap);
 }
 
+static float factor_or_1(float factor)
+{
+    return factor != 0 ? factor : 1;
+}
+
 static struct rf_op *add_op(struct rf_program *program, enum rf_op_kind kind, int32_t layer,
                             enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
@@ -71,6 +76,16 @@ static void add_shared(struct rf_program *program, int32_t i, const struct rf_la
     add_op(program, RF_OP_ADD_SHARE, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->in[1] = RF_SLOT_SHARE;
 }
 
+/* The expert that every row has as it is, and the chosen ones, together times a factor. */
+static void add_whole_shared(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    add_gated(program, i, RF_SLOT_SHARED_GATE, layer->shared_gate, layer->shared_up);
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_SHARED_GATED, RF_SLOT_BRANCH, layer->shared_down);
+    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_BRANCH, NULL);
+    add_op(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->scale =
+        factor_or_1(program->params->residual_scale);
+}
+
 /* The feed-forward after its norm, with experts. */
 static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
@@ -98,6 +113,10 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_EXPERT_GATED, RF_SLOT_ANSWERED,
            layer->down_exps)
         ->bias[0] = layer->down_exps_bias;
+    if (params->shared_whole) {
+        add_whole_shared(program, i, layer);
+        return;
+    }
     add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
     if (layer->shared_gate) add_shared(program, i, layer);
 }
@@ -111,11 +130,6 @@ static void add_attention(struct rf_program *program, int32_t i, const struct rf
     op->cap = params->attention_cap;
     op->weight[0] = layer->sinks;
     if (rf_layer_flags(params, i) & RF_LAYER_WINDOW) op->window = params->window;
-}
-
-static float factor_or_1(float factor)
-{
-    return factor != 0 ? factor : 1;
 }
 
 /* x += a matrix's result, with a norm or a factor between where the architecture has one. */
@@ -178,6 +192,28 @@ static void add_delta(struct rf_program *program, int32_t i, const struct rf_lay
     add_branch(program, i, RF_SLOT_DELTA, layer->delta_out, NULL, layer->attn_post_norm);
 }
 
+/* The branch of a layer with Mamba-2. */
+static void add_mamba(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_LINEAR,
+                       .layer = i,
+                       .n = 3,
+                       .in = {RF_SLOT_NORMED},
+                       .out = {RF_SLOT_Z, RF_SLOT_MIXED, RF_SLOT_BETA},
+                       .weight = {layer->mamba_z, layer->mamba_xbc, layer->mamba_dt}};
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_MAMBA,
+                       .layer = i,
+                       .in = {RF_SLOT_MIXED, RF_SLOT_BETA, RF_SLOT_ALPHA},
+                       .out = {RF_SLOT_RECALLED},
+                       .weight = {layer->mamba_conv, layer->mamba_decay, layer->mamba_step},
+                       .bias = {layer->mamba_conv_bias, layer->mamba_skip}};
+    add_op(program, RF_OP_GATE_NORM, i, RF_SLOT_RECALLED, RF_SLOT_DELTA, layer->mamba_norm)->in[1] =
+        RF_SLOT_Z;
+    add_branch(program, i, RF_SLOT_DELTA, layer->mamba_out, NULL, layer->attn_post_norm);
+}
+
 static enum rf_rotation layer_rotation(const struct rf_params *params, int32_t i)
 {
     int flags = rf_layer_flags(params, i);
@@ -238,6 +274,8 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         add_conv(program, i, layer);
     else if (layer->delta_qkv)
         add_delta(program, i, layer);
+    else if (layer->mamba_z)
+        add_mamba(program, i, layer);
     else
         add_attention_branch(program, i, layer, taps_inputs);
 

@@ -38,7 +38,8 @@ enum rf_arch {
     RF_ARCH_EXAONE4,
     RF_ARCH_COHERE2,
     RF_ARCH_STARCODER2,
-    RF_ARCH_MISTRAL3
+    RF_ARCH_MISTRAL3,
+    RF_ARCH_GRANITEHYBRID
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -48,7 +49,12 @@ enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16, RF_MAX_DELTA = 1024 };
 
 /* Matrices that a file has as one tensor, their rows one behind the other. */
-enum rf_fused { RF_FUSED_QKV = 1, RF_FUSED_GATE_UP = 2 };
+enum rf_fused {
+    RF_FUSED_QKV = 1,
+    RF_FUSED_GATE_UP = 2,
+    RF_FUSED_SHARED = 4, /* gate and up of the expert that every row has */
+    RF_FUSED_MAMBA = 8   /* z, what is convolved, and the time steps */
+};
 
 /* Differences between the layers of a model. */
 enum rf_layer_flag {
@@ -60,6 +66,7 @@ enum rf_layer_flag {
                                 of fixed size in place of keys and values */
     RF_LAYER_DELTA = 32,     /* the gated delta rule in place of attention (qwen35): a matrix for
                                 each head in place of keys and values */
+    RF_LAYER_MAMBA = 64, /* Mamba-2 in place of attention, likewise */
 };
 
 /* A rotation. Pair i of a head turns from one position to the next by
@@ -116,6 +123,7 @@ struct rf_params {
     int32_t n_expert, n_expert_used;
     int32_t n_ff_dense;     /* the width in layers with RF_LAYER_DENSE */
     int32_t n_ff_shared;    /* width of an expert that every row has, times a share of its own */
+    int32_t shared_whole;   /* that expert has no share: it counts as it is */
     int32_t expert_norm;    /* a row's shares of its experts add up to 1 */
     int32_t expert_bias;    /* the experts' matrices and the router have biases */
     int32_t expert_sigmoid; /* shares are sigmoids of the router's values, not a softmax */
@@ -127,11 +135,15 @@ struct rf_params {
     int32_t attn_sinks, o_bias; /* attn_sinks.weight, attn_output.bias exist */
     int32_t ffn_bias;           /* ffn_{gate,up,down}.bias exist in layers without experts */
     int32_t conv_rows;          /* rows that a convolution reads, its own and those before it */
-    int32_t conv_bias;          /* the convolution and the matrices around it have biases */
+    int32_t conv_bias;          /* the convolution and the matrices around it have biases; of
+                                   Mamba-2 the convolution alone */
     /* Layers with the delta rule: heads of q and k, and of v; elements of a head. Several heads of
      * v share one of k: those that follow each other, or with delta_tiled the head h of v has the
-     * head h % delta_keys of k. */
+     * head h % delta_keys of k. Of Mamba-2 q is called C, k is B, v is x, and delta_keys groups of
+     * heads share them. */
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_tiled;
+    int32_t is_mamba;         /* these are the sizes of Mamba-2 */
+    float step_min, step_max; /* limits of Mamba-2's time steps; step_max 0: none */
     int32_t attn_gate; /* attention's results are times a sigmoid; attn_q.weight has for each head
                           the rows of q, then those of its gate */
 };
@@ -141,7 +153,8 @@ static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
     return params->layer_flags ? params->layer_flags[layer] : RF_LAYER_WINDOW;
 }
 
-/* Whether a layer has a convolution, or the delta rule; either, so a state and no keys and values.
+/* Whether a layer has a convolution, the delta rule, Mamba-2; either of these two, so a matrix for
+ * each head; any of them, so a state and no keys and values.
  * A model's layers with a state are of one kind. */
 static inline int rf_is_conv(const struct rf_params *params, int32_t layer)
 {
@@ -153,9 +166,19 @@ static inline int rf_is_delta(const struct rf_params *params, int32_t layer)
     return (rf_layer_flags(params, layer) & RF_LAYER_DELTA) != 0;
 }
 
+static inline int rf_is_mamba(const struct rf_params *params, int32_t layer)
+{
+    return (rf_layer_flags(params, layer) & RF_LAYER_MAMBA) != 0;
+}
+
+static inline int rf_has_matrices(const struct rf_params *params, int32_t layer)
+{
+    return rf_is_delta(params, layer) || rf_is_mamba(params, layer);
+}
+
 static inline int rf_has_state(const struct rf_params *params, int32_t layer)
 {
-    return rf_is_conv(params, layer) || rf_is_delta(params, layer);
+    return rf_is_conv(params, layer) || rf_has_matrices(params, layer);
 }
 
 /* The layers before `end` with keys and values; those without, which have a state. */
@@ -187,6 +210,18 @@ static inline int32_t rf_delta_values(const struct rf_params *params)
 static inline int32_t rf_delta_mixed(const struct rf_params *params)
 {
     return 2 * rf_delta_keys(params) + rf_delta_values(params);
+}
+
+/* Where q, k and v begin among these: Mamba-2 has them in the other order. */
+struct rf_delta_places {
+    int32_t q, k, v;
+};
+
+static inline struct rf_delta_places rf_delta_places(const struct rf_params *params)
+{
+    int32_t keys = rf_delta_keys(params), values = rf_delta_values(params);
+    return params->is_mamba ? (struct rf_delta_places){values + keys, values, 0}
+                            : (struct rf_delta_places){0, keys, 2 * keys};
 }
 
 /* Whether a layer has one feed-forward for all rows, and the width of that. */

@@ -11,6 +11,7 @@
 #define RF_DELTA_CONV "ssm_conv1d.weight"
 #define RF_DELTA_DECAY "ssm_a"
 #define RF_DELTA_NORM "ssm_norm.weight"
+#define RF_MAMBA_SKIP "ssm_d"
 
 enum rf_weight_role {
     RF_WEIGHT_MATRIX,  /* weights of a linear layer */
@@ -105,6 +106,25 @@ enum rf_weight_role {
       rf_is_delta(p, layer)) \
     X(delta_out, "ssm_out.weight", "linear_attn.out_proj.weight", MATRIX, rf_delta_values(p), \
       p->n_embd, rf_is_delta(p, layer)) \
+    X(mamba_z, "ssm_in.weight", "mamba.in_proj.weight", MATRIX, p->n_embd, rf_delta_values(p), \
+      rf_is_mamba(p, layer)) \
+    X(mamba_xbc, "ssm_in_xbc.weight", "mamba.in_proj.xbc.weight", MATRIX, p->n_embd, \
+      rf_delta_mixed(p), rf_is_mamba(p, layer)) \
+    X(mamba_dt, "ssm_in_dt.weight", "mamba.in_proj.dt.weight", MATRIX, p->n_embd, \
+      p->delta_values, rf_is_mamba(p, layer)) \
+    X(mamba_conv, RF_DELTA_CONV, "mamba.conv1d.weight", VECTOR, p->conv_rows, rf_delta_mixed(p), \
+      rf_is_mamba(p, layer)) \
+    X(mamba_conv_bias, "ssm_conv1d.bias", "mamba.conv1d.bias", VECTOR, rf_delta_mixed(p), 1, \
+      p->conv_bias && rf_is_mamba(p, layer)) \
+    X(mamba_decay, RF_DELTA_DECAY, "mamba.A_log", VECTOR, p->delta_values, 1, \
+      rf_is_mamba(p, layer)) \
+    X(mamba_step, "ssm_dt.bias", "mamba.dt_bias", VECTOR, p->delta_values, 1, \
+      rf_is_mamba(p, layer)) \
+    X(mamba_skip, RF_MAMBA_SKIP, "mamba.D", VECTOR, p->delta_values, 1, rf_is_mamba(p, layer)) \
+    X(mamba_norm, RF_DELTA_NORM, "mamba.norm.weight", VECTOR, rf_delta_values(p), 1, \
+      rf_is_mamba(p, layer)) \
+    X(mamba_out, "ssm_out.weight", "mamba.out_proj.weight", MATRIX, rf_delta_values(p), \
+      p->n_embd, rf_is_mamba(p, layer)) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, RF_HAS_FFN_NORM(p)) \
@@ -146,7 +166,7 @@ enum rf_weight_role {
     X(down_exps_bias, "ffn_down_exps.bias", "mlp.experts.down_proj_bias", VECTOR, p->n_embd, \
       p->n_expert, p->expert_bias) \
     X(shared_router, "ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", ROUTER, \
-      p->n_embd, 1, rf_has_shared(p, layer)) \
+      p->n_embd, 1, rf_has_shared(p, layer) && !p->shared_whole) \
     X(shared_gate, "ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", MATRIX, \
       p->n_embd, p->n_ff_shared, rf_has_shared(p, layer)) \
     X(shared_up, "ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight", MATRIX, p->n_embd, \
@@ -160,7 +180,11 @@ enum rf_weight_role {
     X(qkv, "attn_qkv.weight", "self_attn.qkv_proj.weight", MATRIX, p->n_embd, \
       rf_n_q(p) + 2 * rf_n_kv(p), p->fused & RF_FUSED_QKV) \
     X(gate_up, "ffn_up.weight", "mlp.gate_up_proj.weight", MATRIX, p->n_embd, 2 * p->n_ff, \
-      p->fused & RF_FUSED_GATE_UP)
+      p->fused & RF_FUSED_GATE_UP) \
+    X(shared_gate_up, "ffn_up_shexp.weight", "mlp.shared_expert.gate_up_proj.weight", MATRIX, \
+      p->n_embd, 2 * p->n_ff_shared, p->fused & RF_FUSED_SHARED && p->n_ff_shared) \
+    X(mamba_in, "ssm_in.weight", "mamba.in_proj.weight", MATRIX, p->n_embd, \
+      rf_delta_values(p) + rf_delta_mixed(p) + p->delta_values, p->fused & RF_FUSED_MAMBA)
 /* clang-format on */
 
 #define RF_COUNT_TENSOR(...) +1

@@ -315,7 +315,7 @@ static void move_matrices(struct plain_cache *cache, int32_t n, char *host, int 
     size_t bytes = rf_state_matrices(params) * sizeof(float);
     int32_t before = n ? (n - 1) / RF_STATE_POSITIONS * RF_STATE_POSITIONS - 1 : -1;
     for (int32_t l = 0; before >= 0 && l < params->n_layer; l++) {
-        if (!rf_is_delta(params, l)) continue;
+        if (!rf_has_matrices(params, l)) continue;
         float *matrices = plain_matrices(cache, l, before);
         memcpy(is_load ? (void *)matrices : host, is_load ? (void *)host : matrices, bytes);
         if (is_load) *plain_matrices_mark(cache, l, before) = 1;

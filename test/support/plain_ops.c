@@ -328,7 +328,9 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
     case RF_OP_SHORT_CONV: plain_short_conv(view, op, in); break;
-    case RF_OP_DELTA: plain_delta(view, op, in); break;
+    case RF_OP_DELTA:
+    case RF_OP_MAMBA: plain_delta(view, op, in); break;
+    case RF_OP_GATE_NORM: plain_gate_norm(view, op, in); break;
     case RF_OP_NORM_GATE: plain_norm_gate(view, op, in); break;
     case RF_OP_SPLIT_GATE: plain_split_gate(view, op, in); break;
     case RF_OP_SIGMOID_GATE: plain_sigmoid_gate(view, op, in); break;
