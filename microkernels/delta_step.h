@@ -1,7 +1,7 @@
-/* A row's step of the delta rule or of Mamba-2 in vectors (struct rf_delta_args). A tier's file defines
- * `columns`, which holds RF_DELTA_COLUMNS floats, `columns_lanes`, those of them that are in the
- * matrix, and the functions on them; then it includes this. No sum waits for the one of the row
- * before. */
+/* A row's step of the delta rule or of Mamba-2 in vectors (struct rf_delta_args). A tier's file
+ * defines `columns`, which holds RF_DELTA_COLUMNS floats, `columns_lanes`, those of them that are
+ * in the matrix, and the functions on them; then it includes this. No sum waits for the one of the
+ * row before. */
 #include "microkernels/kernels.h"
 
 /* Sums of rows r, r + 4, r + 8 and so on. */

@@ -1,6 +1,6 @@
 /* The gated delta rule (qwen35) and Mamba-2 (granitehybrid), which is the same without what the
- * rule takes back and without lengths. All workers call the function; a row's bits depend on the rows
- * that it follows alone, wherever those come from: the pass, or the log in the cache's states.
+ * rule takes back and without lengths. All workers call the function; a row's bits depend on the
+ * rows that it follows alone, wherever those come from: the pass, or the log in the cache's states.
  * view.c calls it.
  *
  * A pass takes each matrix at its base (states.c), replays the log from there to the pass, and goes

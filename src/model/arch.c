@@ -50,6 +50,14 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "granite",
      .gguf_rope = RF_ROPE_NORM,
      .keys = RF_KEYS_SCALES | RF_KEYS_LLAMA3 | RF_KEYS_LONGROPE},
+    {.arch = RF_ARCH_GRANITEHYBRID, /* Granite 4's hybrids, and Bamba as GGUF has it */
+     .name = "granitehybrid",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_SCALES | RF_KEYS_EXPERTS | RF_KEYS_SHARED | RF_KEYS_MAMBA,
+     .traits = {.expert_norm = 1,
+                .shared_whole = 1,
+                .is_mamba = 1,
+                .fused = RF_FUSED_GATE_UP | RF_FUSED_SHARED | RF_FUSED_MAMBA}},
     {.arch = RF_ARCH_OLMO2,
      .name = "olmo2", /* OLMo 3 is one with a window */
      .gguf_rope = RF_ROPE_NEOX,

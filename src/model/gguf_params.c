@@ -49,23 +49,25 @@ static int32_t need(struct rf_gguf *gguf, int32_t value)
     return value;
 }
 
-/* A layer without key/value heads has a convolution. */
-static void flag_conv(void *user, int32_t layer)
+/* A layer without key/value heads has a convolution or Mamba-2. */
+static void flag_state(void *user, int32_t layer)
 {
     struct rf_reading *reading = user;
     uint8_t *flags = (uint8_t *)reading->source->params.layer_flags;
     if (!flags) flags = rf_arch_own_flags(reading);
-    if (flags) flags[layer] |= RF_LAYER_CONV;
+    if (flags) flags[layer] |= reading->source->params.is_mamba ? RF_LAYER_MAMBA : RF_LAYER_CONV;
 }
 
 static void read_kv_heads(struct rf_gguf *gguf)
 {
     static const char key[] = ".attention.head_count_kv";
     struct rf_params *params = &gguf->reading->source->params;
-    int has_convs = (rf_arch_row(params->arch)->keys & RF_KEYS_CONV) != 0;
+    unsigned keys = rf_arch_row(params->arch)->keys;
+    int has_states = (keys & (RF_KEYS_CONV | RF_KEYS_MAMBA)) != 0;
     params->n_head_kv = rf_gguf_per_layer_or_0(gguf, key, params->n_layer, params->n_head,
-                                               has_convs ? flag_conv : NULL, gguf->reading);
-    if (has_convs) params->conv_rows = need(gguf, gguf_count(gguf, ".shortconv.l_cache", 0));
+                                               has_states ? flag_state : NULL, gguf->reading);
+    if (keys & RF_KEYS_CONV)
+        params->conv_rows = need(gguf, gguf_count(gguf, ".shortconv.l_cache", 0));
 }
 
 /* The last of block_count layers predict further tokens, which are not computed here. */
@@ -96,12 +98,24 @@ static void read_delta_layers(struct rf_gguf *gguf)
         flags[i] = (list ? list->data[i] : (i + 1) % period != 0) ? RF_LAYER_DELTA : 0;
 }
 
-/* llama.cpp orders the heads of v so that h and h + delta_keys share a head of k. */
+/* llama.cpp's granitehybrid rotates unless this key says no. */
+static void read_switched_rope(struct rf_gguf *gguf)
+{
+    const struct rf_params *params = &gguf->reading->source->params;
+    if (rf_gguf_bool(gguf, ".rope.scaling.finetuned", 1)) return;
+    uint8_t *flags = (uint8_t *)params->layer_flags;
+    if (!flags) flags = rf_arch_own_flags(gguf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        if (!rf_has_state(params, i)) flags[i] |= RF_LAYER_NO_ROPE;
+}
+
+/* The sizes of the delta rule or of Mamba-2. llama.cpp orders the heads of v of the rule so that h
+ * and h + delta_keys share a head of k. */
 static void read_deltas(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
-    if (!(rf_arch_row(params->arch)->keys & RF_KEYS_DELTA)) return;
-    params->delta_tiled = 1;
+    if (!(rf_arch_row(params->arch)->keys & (RF_KEYS_DELTA | RF_KEYS_MAMBA))) return;
+    params->delta_tiled = !params->is_mamba;
     params->conv_rows = need(gguf, gguf_count(gguf, ".ssm.conv_kernel", 0));
     params->delta_key_dim = need(gguf, gguf_count(gguf, ".ssm.state_size", 0));
     params->delta_keys = need(gguf, gguf_count(gguf, ".ssm.group_count", 0));
@@ -110,10 +124,12 @@ static void read_deltas(struct rf_gguf *gguf)
     if (gguf->reading->code) return;
     params->delta_value_dim = inner / params->delta_values;
     if (inner % params->delta_values)
-        rf_bad(gguf->reading, RF_ERR_FORMAT,
-               "key %s: %" PRId32 " value heads do not divide it, %" PRId32, gguf->key,
-               params->delta_values, inner);
-    read_delta_layers(gguf);
+        rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s: %" PRId32 " %s do not divide it, %" PRId32,
+               gguf->key, params->delta_values, params->is_mamba ? "heads" : "value heads", inner);
+    if (params->is_mamba)
+        read_switched_rope(gguf);
+    else
+        read_delta_layers(gguf);
 }
 
 static void read_attention(struct rf_gguf *gguf)
@@ -366,10 +382,13 @@ static void gguf_file_type(struct rf_gguf *gguf)
     gguf->reading->source->file_type = rf_file_type_name(number & ~(uint32_t)GUESSED);
 }
 
-static int has_layer_tensor(const struct rf_source *source, const char *name)
+/* In the first layer of its kind, with or without a state. */
+static int has_layer_tensor(const struct rf_source *source, int has_state, const char *name)
 {
     char full[64];
-    snprintf(full, sizeof full, "blk.0.%s", name);
+    int32_t layer = 0, n = source->params.layer_flags ? source->params.n_layer : 0;
+    while (layer < n && rf_has_state(&source->params, layer) != has_state) layer++;
+    snprintf(full, sizeof full, "blk.%" PRId32 ".%s", layer, name);
     return rf_source_tensor(source, full) != NULL;
 }
 
@@ -378,13 +397,15 @@ void rf_gguf_find_biases(struct rf_gguf *gguf)
 {
     struct rf_source *source = gguf->reading->source;
     struct rf_params *params = &source->params;
-    params->qkv_bias = has_layer_tensor(source, "attn_q.bias") ||
-                       has_layer_tensor(source, "attn_k.bias") ||
-                       has_layer_tensor(source, "attn_v.bias");
-    params->o_bias |= has_layer_tensor(source, "attn_output.bias");
-    params->ffn_bias = has_layer_tensor(source, "ffn_gate.bias") ||
-                       has_layer_tensor(source, "ffn_up.bias") ||
-                       has_layer_tensor(source, "ffn_down.bias");
+    int of_all = rf_has_state(params, 0);
+    params->qkv_bias = has_layer_tensor(source, 0, "attn_q.bias") ||
+                       has_layer_tensor(source, 0, "attn_k.bias") ||
+                       has_layer_tensor(source, 0, "attn_v.bias");
+    params->o_bias |= has_layer_tensor(source, 0, "attn_output.bias");
+    params->ffn_bias = has_layer_tensor(source, of_all, "ffn_gate.bias") ||
+                       has_layer_tensor(source, of_all, "ffn_up.bias") ||
+                       has_layer_tensor(source, of_all, "ffn_down.bias");
+    if (params->is_mamba) params->conv_bias = has_layer_tensor(source, 1, "ssm_conv1d.bias");
 }
 
 /* Files of models whose layers all have experts may state these experts' width alone. */

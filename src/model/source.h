@@ -66,7 +66,7 @@ enum rf_layer_flag {
                                 of fixed size in place of keys and values */
     RF_LAYER_DELTA = 32,     /* the gated delta rule in place of attention (qwen35): a matrix for
                                 each head in place of keys and values */
-    RF_LAYER_MAMBA = 64, /* Mamba-2 in place of attention, likewise */
+    RF_LAYER_MAMBA = 64,     /* Mamba-2 in place of attention, likewise */
 };
 
 /* A rotation. Pair i of a head turns from one position to the next by

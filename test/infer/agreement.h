@@ -217,7 +217,6 @@ static inline void check_agreement(const struct agreement *agreement)
         mamba.n_expert_used = 2;
         mamba.n_ff_shared = 64;
         mamba.shared_whole = mamba.expert_norm = 1;
-        mamba.residual_scale = 0.5f;
         check_synthetic(agreement, "Mamba-2 with experts", &mamba, &bf16, 1, RF_WEIGHTS_BF16);
     }
 

@@ -104,8 +104,10 @@ static void check_delta(struct kcheck *check, size_t rows, size_t width, int is_
         }
         const char *what = "delta_step rows=%zu width=%zu mamba %d step %d: %s";
         kcheck_same(check, states[1], states[0], bytes, what, rows, width, is_mamba, step, "S");
-        kcheck_same(check, outs[1], outs[0], column_bytes, what, rows, width, is_mamba, step, "out");
-        kcheck_same(check, beside[1], beside[0], bytes, what, rows, width, is_mamba, step, "S beside");
+        kcheck_same(check, outs[1], outs[0], column_bytes, what, rows, width, is_mamba, step,
+                    "out");
+        kcheck_same(check, beside[1], beside[0], bytes, what, rows, width, is_mamba, step,
+                    "S beside");
     }
     for (int t = 0; t < 2; t++) {
         kcheck_release(states[t], bytes);

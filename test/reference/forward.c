@@ -116,11 +116,11 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
             conv_block(s, p, &w->layers[l], s->rows + (size_t)l * (size_t)n_tokens * n_embd,
                        position);
         else if (rf_has_matrices(p, l))
-            (p->is_mamba ? mamba_block : delta_block)(s, p, &w->layers[l],
-                        s->rows + (size_t)l * (size_t)n_tokens * (size_t)rf_delta_mixed(p),
-                        s->matrices +
-                            (size_t)l * (size_t)rf_delta_values(p) * (size_t)p->delta_key_dim,
-                        position);
+            (p->is_mamba ? mamba_block : delta_block)(
+                s, p, &w->layers[l],
+                s->rows + (size_t)l * (size_t)n_tokens * (size_t)rf_delta_mixed(p),
+                s->matrices + (size_t)l * (size_t)rf_delta_values(p) * (size_t)p->delta_key_dim,
+                position);
         else
             attention_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv,
                             s->values + (size_t)l * layer_kv, position, f16);
@@ -315,10 +315,10 @@ static void mamba_block(struct state *s, const struct rf_params *p, const struct
         int of = h / (heads / groups);
         double step = log1p(exp((double)s->beta[h] + (double)w->step[h]));
         if (p->step_max > 0) step = fmin(fmax(step, (double)p->step_min), (double)p->step_max);
+        float b = (float)step, g = (float)exp((double)w->decay[h] * step);
         mamba_head(matrices + (size_t)h * (size_t)(dim * columns), s->heads + h * columns,
                    s->mixed + n_values + n_keys + of * dim, s->mixed + n_values + of * dim,
-                   s->mixed + h * columns, step, exp((double)w->decay[h] * step),
-                   (double)w->skip[h], dim, columns);
+                   s->mixed + h * columns, (double)b, (double)g, (double)w->skip[h], dim, columns);
     }
     for (int i = 0; i < n_values; i++)
         s->heads[i] = (float)((double)s->heads[i] * (double)s->z[i] * sigmoid((double)s->z[i]));
@@ -372,9 +372,12 @@ static void experts_block(struct state *s, const struct rf_params *p,
     }
     for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)s->sum[i];
     if (!w->shared.width) return;
-    linear(s->routed, &w->shared_router, NULL, s->normed, 1, p->n_embd, s->rounded);
+    double share = 1;
+    if (!p->shared_whole) {
+        linear(s->routed, &w->shared_router, NULL, s->normed, 1, p->n_embd, s->rounded);
+        share = sigmoid((double)s->routed[0]);
+    }
     feed_forward(s, p, &w->shared, 0);
-    double share = 1.0 / (1.0 + exp(-(double)s->routed[0]));
     for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)(share * (double)s->out[i]);
 }
 

@@ -111,8 +111,8 @@ static void load_attention(struct reference_weights *w, const struct rf_source *
     struct reference_layer *layer = &w->layers[l];
     enum mixing mixing = mixing_of(p, l);
     int is_conv = mixing == OF_CONV, is_mamba = mixing == OF_MAMBA,
-        has_matrices = mixing == OF_DELTA || is_mamba,
-        has_keys = mixing == OF_ATTENTION, has_conv_bias = is_conv && p->conv_bias;
+        has_matrices = mixing == OF_DELTA || is_mamba, has_keys = mixing == OF_ATTENTION,
+        has_conv_bias = is_conv && p->conv_bias;
     const struct {
         float **vector;
         const char *name;
@@ -162,6 +162,7 @@ static void load_layer(struct reference_weights *w, const struct rf_source *sour
     if (!p->n_ff_shared) return;
     load_feed_forward(w, source, l, "_shexp", rounding, &layer->shared);
     layer->shared.width = p->n_ff_shared;
+    if (p->shared_whole) return;
     layer->shared_router =
         load_matrix(w, source, name_in_layer(full, l, "ffn_gate_inp_shexp.weight"), of_routers);
 }

@@ -34,8 +34,8 @@ struct reference_layer {
      * [delta_values * delta_value_dim]. */
     struct reference_matrix mamba_xbc, mamba_dt;
     float *mamba_conv_bias, *skip; /* NULL without conv_bias; [delta_values] */
-    float *bq, *bk, *bv, *bo; /* NULL without qkv_bias, o_bias */
-    float *q_norm, *k_norm;   /* [head_dim]; NULL without qk_norm */
+    float *bq, *bk, *bv, *bo;      /* NULL without qkv_bias, o_bias */
+    float *q_norm, *k_norm;        /* [head_dim]; NULL without qk_norm */
 };
 
 struct reference_weights {

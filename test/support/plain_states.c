@@ -112,8 +112,7 @@ static void delta_row(const struct plain_view *view, const struct rf_op *op,
         }
         write_delta(params, h, before, after, k, v, (double)log[h], (double)log[values + h]);
         for (size_t c = 0; out && c < columns; c++) {
-            double sum =
-                params->is_mamba ? (double)op->bias[1]->values[h] * (double)v[c] : 0;
+            double sum = params->is_mamba ? (double)op->bias[1]->values[h] * (double)v[c] : 0;
             for (size_t r = 0; r < rows; r++)
                 sum += (double)after[rf_state_element(params, h, r, c)] * (double)q[r];
             out[h * columns + c] = (float)sum;
