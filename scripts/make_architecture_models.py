@@ -96,6 +96,19 @@ MODELS = {
                                      "linear_value_head_dim": 32, "linear_conv_kernel_dim": 6, "attention_bias": True,
                                      "layer_types": ["full_attention", "linear_attention", "linear_attention",
                                                      "full_attention"], "tie_word_embeddings": True}),
+    # Layers with Mamba-2, two heads to a group, of 16 columns, before, between and after attention that is not rotated.
+    "granitehybrid": ("granitemoehybrid", {
+        "num_hidden_layers": 5, "num_local_experts": 0, "shared_intermediate_size": 64, "mamba_n_heads": 4,
+        "mamba_n_groups": 2, "mamba_d_state": 12, "embedding_multiplier": 6.0, "residual_multiplier": 0.5,
+        "attention_multiplier": 0.25, "logits_scaling": 3.0,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention"]}),
+    # One group, heads of 20 columns, no bias of a longer convolution; rotation, biases of attention, limits of steps.
+    "granitehybrid-rope": ("granitemoehybrid", {
+        "num_hidden_layers": 4, "hidden_size": 40, "num_local_experts": 0, "shared_intermediate_size": 48,
+        "mamba_n_heads": 4, "mamba_d_state": 20, "mamba_d_conv": 6, "mamba_conv_bias": False, "attention_bias": True,
+        "position_embedding_type": "rope", "time_step_limit": (0.25, 1.5), "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        "layer_types": ["full_attention", "linear_attention", "full_attention", "linear_attention"]}),
     # Biases of queries, keys and values by default, a head wider than its share; another of the output by its own key.
     "seed-oss": ("seed_oss", SMALLER | {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True}),
     # Norms on both sides of the branches, half of a head rotates, neighbours together.
@@ -117,10 +130,11 @@ MODELS = {
 }
 # Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
 VISION = {"gemma3-vision", "mistral3-vision"}
-NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
-PERMUTED = {"llama", "mistral", "granite", "smollm3", "ministral3"}
+# GGUF has no keys for such rotations, widths and limits of steps, no such biases.
+NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias", "granitehybrid-rope"}
+PERMUTED = {"llama", "mistral", "granite", "granitemoehybrid", "smollm3", "ministral3"}
 GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3",
-             "qwen3_5_text": "qwen35"}
+             "qwen3_5_text": "qwen35", "granitemoehybrid": "granitehybrid"}
 
 
 def attention(module, query, key, value, mask, **kwargs):
@@ -178,6 +192,8 @@ def make_model(name, kind, changes):
             tensor.data = noise / 2
         elif name.endswith("dt_bias"):
             tensor.data = noise / 2
+        elif name.endswith("mamba.D"):
+            tensor.data = noise / 4 + 1
         elif "norm" in name:
             tensor.data = noise / 4 + (0 if adds_one(kind, name) else 1)
         elif "embed" in name or "lm_head" in name:
@@ -236,6 +252,8 @@ def write_metadata(writer, name, kind, config):
         writer.add_head_count_kv([config.num_key_value_heads * (t != "conv") for t in config.layer_types])
         writer.add_shortconv_l_cache(config.conv_L_cache)
         writer.add_vocab_size(config.vocab_size)
+    elif kind == "granitemoehybrid":
+        write_mamba_metadata(writer, config)
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
     if kind in {"cohere2", "starcoder2"}:
@@ -264,7 +282,7 @@ def write_metadata(writer, name, kind, config):
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
-    if kind == "granite":
+    if kind in {"granite", "granitemoehybrid"}:
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
@@ -305,6 +323,30 @@ def write_delta_metadata(writer, config):
         writer.add_array("qwen35.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
     else:
         writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+
+
+def write_mamba_metadata(writer, config):
+    writer.add_head_count_kv([config.num_key_value_heads * (t == "full_attention") for t in config.layer_types])
+    writer.add_ssm_conv_kernel(config.mamba_d_conv)
+    writer.add_ssm_state_size(config.mamba_d_state)
+    writer.add_ssm_group_count(config.mamba_n_groups)
+    writer.add_ssm_inner_size(config.mamba_expand * config.hidden_size)
+    writer.add_ssm_time_step_rank(config.mamba_n_heads)
+    writer.add_rope_scaling_finetuned(config.position_embedding_type == "rope")
+
+
+def granite_parts(config, name, values):
+    """The tensors that llama.cpp's converter makes of one of a Granite hybrid without experts."""
+    if name.endswith("shared_mlp.input_linear.weight"):
+        gate, up = np.split(values, 2)
+        return [("ffn_gate.weight", gate), ("ffn_up.weight", up)]
+    if name.endswith("shared_mlp.output_linear.weight"):
+        return [("ffn_down.weight", values)]
+    if name.endswith((".A_log", "mamba.D")):
+        values = values.reshape(-1, 1)
+    if name.endswith("mamba.norm.weight"):
+        values = values.reshape(config.mamba_n_groups, -1)
+    return [(None, values)]
 
 
 def tiled(config, name, values):
@@ -348,7 +390,7 @@ def write_gguf(path, name, kind, model):
         values = tensor.float().numpy()
         if "norm" in hf_name and adds_one(kind, hf_name):
             values = values + 1
-        if "conv1d" in hf_name:
+        if "conv1d.weight" in hf_name:
             values = values.squeeze(1)
         if "linear_attn" in hf_name:
             values = tiled(config, hf_name, values)
@@ -357,14 +399,17 @@ def write_gguf(path, name, kind, model):
         hf_name = hf_name.replace("dt_bias", "dt_proj.bias")
         if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
             values = permute(values, config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads)
-        new = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         if "conv.conv" in hf_name:
             values = values.squeeze(1)
-        if values.ndim == 1 or "conv.conv" in hf_name or "conv1d" in hf_name:
-            writer.add_tensor(new, values.astype(np.float32))
-        else:
-            bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-            writer.add_tensor(new, bits.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+        parts = granite_parts(config, hf_name, values) if kind == "granitemoehybrid" else [(None, values)]
+        for part, values in parts:
+            new = (f"blk.{hf_name.split('.')[2]}.{part}" if part
+                   else names.get_name(hf_name, try_suffixes=(".weight", ".bias")))
+            if values.ndim == 1 or any(n in hf_name for n in ("conv.conv", "conv1d", ".A_log", "mamba.D", "norm")):
+                writer.add_tensor(new, values.astype(np.float32))
+            else:
+                bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+                writer.add_tensor(new, bits.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
