@@ -50,12 +50,9 @@ static const struct alias {
     {RF_ARCH_LFM2, "mlp.experts.*.down_proj.weight", "feed_forward.experts.*.w2.weight"},
     {RF_ARCH_LFM2, "mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj"},
     {RF_ARCH_LFM2, "mlp.experts.down_proj", "feed_forward.experts.down_proj"},
-    {0, "mlp.gate.weight", "block_sparse_moe.router.layer.weight"},
-    {0, "mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight"},
-    {0, "mlp.experts.down_proj", "block_sparse_moe.output_linear.weight"},
-    {RF_ARCH_GRANITEHYBRID, "mlp.gate.weight", "block_sparse_moe.router.weight"},
-    {RF_ARCH_GRANITEHYBRID, "mlp.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj"},
-    {RF_ARCH_GRANITEHYBRID, "mlp.experts.down_proj", "block_sparse_moe.experts.down_proj"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.gate.weight", "block_sparse_moe.router.layer.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.experts.down_proj", "block_sparse_moe.output_linear.weight"},
     {RF_ARCH_GRANITEHYBRID, "mlp.gate_up_proj.weight", "shared_mlp.input_linear.weight"},
     {RF_ARCH_GRANITEHYBRID, "mlp.down_proj.weight", "shared_mlp.output_linear.weight"},
     {RF_ARCH_GRANITEHYBRID, "mlp.shared_expert.gate_up_proj.weight",
@@ -157,7 +154,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     }
     if (!end || *end != '.') return 0;
     for (size_t i = 0; to_gguf && p->n_expert && i < sizeof fused / sizeof *fused; i++) {
-        if (!is_name(p->arch, fused[i].hf, end + 1, expert)) continue;
+        if (strcmp(end + 1, name_of_arch(p->arch, fused[i].hf)) != 0) continue;
         if (!fused[i].is_common && p->arch != RF_ARCH_GPT_OSS) continue;
         snprintf(buffer, bytes, "blk.%.*s.%s", (int)(end - (name + n)), name + n, fused[i].gguf);
         return 1;

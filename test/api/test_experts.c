@@ -118,9 +118,11 @@ static void check_model(const char *name, const char *container, uint64_t expert
     options.expert_bytes = expert_bytes;
     snprintf(path, sizeof path, "experts/%s%s", name, container);
     int code = riffle_model_open(&model, path, &options);
-    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 &&
-        (strcmp(name, "lfm2moe") == 0 || strcmp(name, "qwen35moe") == 0)) {
-        const char *what = strcmp(name, "lfm2moe") == 0 ? "convolutions" : "the delta rule";
+    const char *what = strcmp(name, "lfm2moe") == 0         ? "convolutions"
+                       : strcmp(name, "qwen35moe") == 0     ? "the delta rule"
+                       : strcmp(name, "granitehybrid") == 0 ? "Mamba-2"
+                                                            : NULL;
+    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 && what) {
         CHECK_MSG(code < 0 && strstr(riffle_last_error(), what), "%s: %s", path,
                   code ? riffle_last_error() : "opened");
         return;
@@ -233,8 +235,9 @@ static void check_bad_files(void)
 
 int main(void)
 {
-    static const char *const names[] = {"mixtral",        "qwen3moe",      "gpt-oss", "qwen2moe",
-                                        "qwen2moe-plain", "qwen3moe-bias", "lfm2moe", "qwen35moe"};
+    static const char *const names[] = {"mixtral",  "qwen3moe",       "gpt-oss",
+                                        "qwen2moe", "qwen2moe-plain", "qwen3moe-bias",
+                                        "lfm2moe",  "qwen35moe",      "granitehybrid"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;
