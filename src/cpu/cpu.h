@@ -280,7 +280,7 @@ void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct 
 void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  const int32_t *picked, size_t n);
 void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
-void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_ungated(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  rf_gate_fn *kernel);
 void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);

@@ -162,7 +162,8 @@ static void perform_op(struct cpu_view *view, struct rf_worker *worker, const st
     case RF_OP_ATTENTION: rf_cpu_attention(view, worker, op); break;
     case RF_OP_SILU_GATE: rf_cpu_gate(view, worker, op, view->kernels->silu_gate); break;
     case RF_OP_GELU_GATE: rf_cpu_gate(view, worker, op, view->kernels->gelu_gate); break;
-    case RF_OP_GELU: rf_cpu_gelu(view, worker, op); break;
+    case RF_OP_GELU:
+    case RF_OP_RELU2: rf_cpu_ungated(view, worker, op); break;
     case RF_OP_ADD: rf_cpu_add(view, worker, op); break;
     case RF_OP_ADD_SHARE: rf_cpu_add_share(view, worker, op); break;
     case RF_OP_CAP: rf_cpu_cap(view, worker, op, n); break;

@@ -217,16 +217,18 @@ enum rf_op_kind {
                            in[1] are undefined */
     RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
     RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise */
+    RF_OP_RELU2,        /* out[0] = max(in[0], 0)^2 */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
-     * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by 1e-6 and the sum over the
-     * chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of in[1] to the
-     * rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
+     * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by expert_least and the sum
+     * over the chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of
+     * in[1] to the rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 ..
+     * 2] ready, of which weight[2] may be NULL. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
-    RF_OP_SUM_EXPERTS,   /* out[0] += the sum of a row's experts in in[0], greatest share first,
-                            each times its share */
+    RF_OP_SUM_EXPERTS,   /* out[0] += scale * the sum of a row's experts in in[0], greatest share
+                            first,   each times its share */
     RF_OP_ADD, /* out[0] += scale * in[0], after an RMS norm of in[0] by weight[0] unless it is
                   NULL */
     RF_OP_ADD_SHARE, /* out[0] += sigmoid(in[1]) * in[0], where a row of in[1] is one value */

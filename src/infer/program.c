@@ -64,6 +64,18 @@ static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_sl
     return both;
 }
 
+/* The same without a gate. */
+static struct rf_op *add_ungated(struct rf_program *program, int32_t i, enum rf_slot in,
+                                 enum rf_slot to, const struct rf_weight *up)
+{
+    enum rf_slot made = (enum rf_slot)(to + 1);
+    struct rf_op *linear =
+        add_op(program, in == RF_SLOT_CHOSEN ? RF_OP_EXPERT_LINEAR : RF_OP_LINEAR, i, in, made, up);
+    add_op(program, program->params->relu2 ? RF_OP_RELU2 : RF_OP_GELU, i, made,
+           (enum rf_slot)(to + 2), NULL);
+    return linear;
+}
+
 /* The expert that every row has, times the sigmoid of a value of its own router. */
 static void add_shared(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
@@ -79,25 +91,20 @@ static void add_shared(struct rf_program *program, int32_t i, const struct rf_la
 /* The expert that every row has as it is, and the chosen ones, together times a factor. */
 static void add_whole_shared(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
-    add_gated(program, i, RF_SLOT_SHARED_GATE, layer->shared_gate, layer->shared_up);
+    if (layer->shared_gate)
+        add_gated(program, i, RF_SLOT_SHARED_GATE, layer->shared_gate, layer->shared_up);
+    else
+        add_ungated(program, i, RF_SLOT_NORMED, RF_SLOT_SHARED_GATE, layer->shared_up);
     add_op(program, RF_OP_LINEAR, i, RF_SLOT_SHARED_GATED, RF_SLOT_BRANCH, layer->shared_down);
-    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_BRANCH, NULL);
+    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_BRANCH, NULL)->scale =
+        factor_or_1(program->params->expert_scale);
     add_op(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->scale =
         factor_or_1(program->params->residual_scale);
 }
 
-/* The feed-forward after its norm, with experts. */
-static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+/* Gate and up of the chosen experts, and their gated product. */
+static void add_gated_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
-    const struct rf_params *params = program->params;
-    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
-        layer->router_bias;
-    struct rf_op *choose =
-        add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
-    choose->in[1] = RF_SLOT_NORMED;
-    choose->bias[0] = layer->router_choice;
-    choose->weight[1] = layer->up_exps;
-    choose->weight[2] = layer->down_exps;
     struct rf_op *both = add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN,
                                 RF_SLOT_EXPERT_GATE, layer->gate_exps);
     both->n = 2;
@@ -108,8 +115,26 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     struct rf_op *gate =
         add_op(program, RF_OP_SILU_GATE, i, RF_SLOT_EXPERT_GATE, RF_SLOT_EXPERT_GATED, NULL);
     gate->in[1] = RF_SLOT_EXPERT_UP;
-    gate->scale = params->gate_alpha;
-    gate->cap = params->gate_limit;
+    gate->scale = program->params->gate_alpha;
+    gate->cap = program->params->gate_limit;
+}
+
+/* The feed-forward after its norm, with experts. */
+static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    const struct rf_params *params = program->params;
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
+        layer->router_bias;
+    struct rf_op *choose =
+        add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->up_exps);
+    choose->in[1] = RF_SLOT_NORMED;
+    choose->bias[0] = layer->router_choice;
+    choose->weight[1] = layer->down_exps;
+    choose->weight[2] = layer->gate_exps;
+    if (layer->gate_exps)
+        add_gated_experts(program, i, layer);
+    else
+        add_ungated(program, i, RF_SLOT_CHOSEN, RF_SLOT_EXPERT_GATE, layer->up_exps);
     add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_EXPERT_GATED, RF_SLOT_ANSWERED,
            layer->down_exps)
         ->bias[0] = layer->down_exps_bias;
@@ -117,7 +142,8 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
         add_whole_shared(program, i, layer);
         return;
     }
-    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
+    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL)->scale =
+        factor_or_1(params->expert_scale);
     if (layer->shared_gate) add_shared(program, i, layer);
 }
 
@@ -276,10 +302,12 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         add_delta(program, i, layer);
     else if (layer->mamba_z)
         add_mamba(program, i, layer);
-    else
+    else if (layer->q)
         add_attention_branch(program, i, layer, taps_inputs);
+    if (!layer->router && !layer->up) return;
 
-    if (!program->params->parallel) add_input(program, i, layer->ffn_norm, layer->ffn_norm_bias);
+    if (!program->params->parallel && !program->params->one_branch)
+        add_input(program, i, layer->ffn_norm, layer->ffn_norm_bias);
     if (layer->router) {
         add_experts(program, i, layer);
         return;
@@ -290,9 +318,7 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         both->bias[0] = layer->gate_bias;
         both->bias[1] = layer->up_bias;
     } else {
-        add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_UP, layer->up)->bias[0] =
-            layer->up_bias;
-        add_op(program, RF_OP_GELU, i, RF_SLOT_UP, RF_SLOT_GATED, NULL);
+        add_ungated(program, i, RF_SLOT_NORMED, RF_SLOT_GATE, layer->up)->bias[0] = layer->up_bias;
     }
     if (taps_inputs)
         program->body[program->n_body - 1].out[0] = tap_slot(RF_INPUT_DOWN);

@@ -58,6 +58,20 @@ const struct rf_arch_row rf_arch_rows[] = {
                 .shared_whole = 1,
                 .is_mamba = 1,
                 .fused = RF_FUSED_GATE_UP | RF_FUSED_SHARED | RF_FUSED_MAMBA}},
+#define NEMOTRON_H                                                               \
+    .no_gate = 1, .relu2 = 1, .one_branch = 1, .is_mamba = 1, .shared_whole = 1, \
+    .fused = RF_FUSED_MAMBA
+    {.arch = RF_ARCH_NEMOTRON_H,
+     .name = "nemotron_h",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_MAMBA,
+     .traits = {NEMOTRON_H}},
+    {.arch = RF_ARCH_NEMOTRON_H_MOE,
+     .name = "nemotron_h_moe",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_MAMBA | RF_KEYS_EXPERTS | RF_KEYS_SHARED,
+     .traits = {NEMOTRON_H, .expert_norm = 1, .expert_sigmoid = 1, .expert_least = 1e-20f,
+                .expert_choice_bias = 1}},
     {.arch = RF_ARCH_OLMO2,
      .name = "olmo2", /* OLMo 3 is one with a window */
      .gguf_rope = RF_ROPE_NEOX,
@@ -98,7 +112,11 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "lfm2moe",
      .gguf_rope = RF_ROPE_NEOX,
      .keys = RF_KEYS_WINDOW | RF_KEYS_CONV | RF_KEYS_EXPERTS,
-     .traits = {.qk_norm = 1, .expert_norm = 1, .expert_sigmoid = 1, .expert_choice_bias = 1}},
+     .traits = {.qk_norm = 1,
+                .expert_norm = 1,
+                .expert_sigmoid = 1,
+                .expert_least = 1e-6f,
+                .expert_choice_bias = 1}},
     {.arch = RF_ARCH_QWEN35,
      .name = "qwen35",
      .gguf_rope = RF_ROPE_NEOX,

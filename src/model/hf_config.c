@@ -78,7 +78,7 @@ struct layer_rules {
     int64_t n_window_layers;
 };
 
-static void check_list(struct rf_hf *hf, const struct rf_json *list, const char *key)
+void rf_hf_check_list(struct rf_hf *hf, const struct rf_json *list, const char *key)
 {
     int32_t n_layer = hf->reading.source->params.n_layer;
     if (list && rf_json_count(list) != (size_t)n_layer)
@@ -98,11 +98,11 @@ static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_hf_class 
     if (class->windows == RF_HF_WINDOW_NO_ROPE) {
         rules.rope_period = rf_hf_count(hf, hf->text, "no_rope_layer_interval", row->period);
         rules.ropes = rf_json_get(hf->text, "no_rope_layers");
-        check_list(hf, rules.ropes, "no_rope_layers");
+        rf_hf_check_list(hf, rules.ropes, "no_rope_layers");
     }
     if (class->windows > RF_HF_WINDOW_ALL) {
         rules.types = rf_json_get(hf->text, "layer_types");
-        check_list(hf, rules.types, "layer_types");
+        rf_hf_check_list(hf, rules.types, "layer_types");
     }
     if (class->reads_period && !rules.types)
         rules.period = rf_hf_count(hf, hf->text, "sliding_window_pattern", row->period);
@@ -197,7 +197,7 @@ static void read_convs(struct rf_hf *hf, const struct rf_hf_class *class)
     hf->is_tied = rf_hf_flag(hf, hf->text, "tie_embedding", hf->is_tied);
     const struct rf_json *types = rf_json_get(hf->text, "layer_types"),
                          *attention = rf_json_get(hf->text, "full_attn_idxs");
-    check_list(hf, types, "layer_types");
+    rf_hf_check_list(hf, types, "layer_types");
     uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)
         if (is_conv_layer(hf, types, attention, i)) flags[i] |= RF_LAYER_CONV;
@@ -230,81 +230,10 @@ static void read_deltas(struct rf_hf *hf, const struct rf_hf_class *class)
     params->conv_rows = rf_hf_count(hf, hf->text, "linear_conv_kernel_dim", class->delta_rows);
     int32_t period = rf_hf_count(hf, hf->text, "full_attention_interval", 4);
     const struct rf_json *types = rf_json_get(hf->text, "layer_types");
-    check_list(hf, types, "layer_types");
+    rf_hf_check_list(hf, types, "layer_types");
     uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)
         flags[i] = is_delta_layer(hf, types, period, i) ? RF_LAYER_DELTA : 0;
-}
-
-/* 1 for a layer with Mamba-2. The second name is that of older files. */
-static int is_mamba_layer(struct rf_hf *hf, const struct rf_json *types, int32_t i)
-{
-    if (!types) return 1;
-    struct rf_str type = rf_json_text(rf_json_at(types, (size_t)i));
-    int is_mamba = rf_str_is(type, "linear_attention") || rf_str_is(type, "mamba");
-    if (!is_mamba && !rf_str_is(type, "full_attention") && !rf_str_is(type, "attention"))
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "layer_types[%" PRId32 "] is \"%.*s\"; linear_attention (mamba) and "
-                    "full_attention (attention) are supported",
-                    i, rf_shown(type), type.data);
-    return is_mamba;
-}
-
-/* The limits of time steps; the second may be Infinity, which is none. */
-static void read_step_limits(struct rf_hf *hf)
-{
-    struct rf_params *params = &hf->reading.source->params;
-    const struct rf_json *limits = rf_json_get(hf->text, "time_step_limit");
-    double least = 0, most = 0;
-    if (!limits) return;
-    int has_most = rf_json_number(rf_json_at(limits, 1), &most); /* else an object that says Infinity */
-    if (rf_json_count(limits) != 2 || !rf_json_number(rf_json_at(limits, 0), &least))
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "time_step_limit is not two numbers");
-    params->step_min = (float)least;
-    params->step_max = has_most && isfinite(most) ? (float)most : 0;
-}
-
-/* The layers with Mamba-2 and their sizes. */
-static void read_mamba(struct rf_hf *hf, const struct rf_hf_class *class)
-{
-    struct rf_params *params = &hf->reading.source->params;
-    if (!class->mamba_heads) return;
-    params->delta_keys = rf_hf_count(hf, hf->text, "mamba_n_groups", class->mamba_groups);
-    params->delta_values = rf_hf_count(hf, hf->text, "mamba_n_heads", class->mamba_heads);
-    params->delta_key_dim = rf_hf_count(hf, hf->text, "mamba_d_state", class->mamba_state);
-    params->conv_rows = rf_hf_count(hf, hf->text, "mamba_d_conv", 4);
-    params->conv_bias = rf_hf_flag(hf, hf->text, "mamba_conv_bias", 1);
-    int64_t inner =
-        (int64_t)params->n_embd * rf_hf_count(hf, hf->text, "mamba_expand", class->mamba_expand);
-    if (hf->reading.code) return;
-    const struct rf_json *dim = rf_json_get(hf->text, "mamba_d_head");
-    params->delta_value_dim = inner / params->delta_values < INT32_MAX
-                                  ? (int32_t)(inner / params->delta_values)
-                                  : INT32_MAX;
-    if (dim && !rf_str_is(rf_json_text(dim), "auto"))
-        params->delta_value_dim =
-            rf_hf_count(hf, hf->text, "mamba_d_head", params->delta_value_dim);
-    if ((int64_t)params->delta_value_dim * params->delta_values != inner)
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                    "mamba_n_heads, %" PRId32 ", times mamba_d_head, %" PRId32
-                    ", is not mamba_expand times hidden_size, %" PRId64,
-                    params->delta_values, params->delta_value_dim, inner);
-    read_step_limits(hf);
-    if (rf_hf_flag(hf, hf->text, "mamba_proj_bias", 0))
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "mamba_proj_bias is true, which is not supported");
-    int32_t shared = rf_hf_count(hf, hf->text, "shared_intermediate_size", class->n_ff_shared);
-    if (params->n_expert)
-        params->n_ff_shared = shared;
-    else
-        params->n_ff = shared;
-    int has_rope = rf_str_is(rf_hf_string(hf, hf->text, "position_embedding_type"), "rope");
-    const struct rf_json *types = rf_json_get(hf->text, "layer_types");
-    if (!types) types = rf_json_get(hf->text, "layers_block_type");
-    check_list(hf, types, "layer_types");
-    uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
-    for (int32_t i = 0; flags && i < params->n_layer; i++)
-        flags[i] = is_mamba_layer(hf, types, i) ? RF_LAYER_MAMBA : has_rope ? 0 : RF_LAYER_NO_ROPE;
 }
 
 /* A null is no cap, an absent key the default of the class. */
@@ -340,20 +269,12 @@ static void read_scales(struct rf_hf *hf, const struct rf_hf_class *class)
                                      rf_json_has(hf->text, "sliding_window") ? 0 : class->window);
 }
 
-/* Granite's hybrids with no experts only have the feed-forward that is shared else. */
-static int has_no_experts(struct rf_hf *hf, const struct rf_hf_class *class)
-{
-    int64_t n = 0;
-    const struct rf_json *stated = rf_json_get(hf->text, "num_local_experts");
-    return class->mamba_heads && rf_json_integer(stated, &n) && n == 0;
-}
-
 /* The width of a feed-forward is an expert's. Tensors tell which layers have no experts
  * (mlp_only_layers, decoder_sparse_step). */
 static void read_experts(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     struct rf_params *params = &hf->reading.source->params;
-    if (!class->n_expert || has_no_experts(hf, class)) return;
+    if (!class->n_expert || class->mamba_heads) return;
     params->n_expert = rf_hf_count(hf, hf->text, "num_local_experts", class->n_expert);
     params->n_expert = rf_hf_count(hf, hf->text, "num_experts", params->n_expert);
     params->n_expert_used = rf_hf_count(hf, hf->text, "num_experts_per_tok", class->n_expert_used);
@@ -443,7 +364,7 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     read_experts(hf, class);
     if (!hf->reading.code) read_convs(hf, class);
     if (!hf->reading.code) read_deltas(hf, class);
-    if (!hf->reading.code) read_mamba(hf, class);
+    if (!hf->reading.code && class->mamba_heads) rf_hf_read_mamba(hf, class);
 
     /* Check before and after: reading rotations relies on valid dimensions. */
     params->rope.theta = (float)class->rope.theta;

@@ -137,7 +137,7 @@ static void check_states(struct rf_reading *reading, const struct rf_params *par
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "a %s model with experts but no shared expert is not supported", params->arch_name);
     if (!n) return;
-    if (n == params->n_layer)
+    if (!rf_n_attention(params, params->n_layer))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "no layer has attention, which is not supported");
     if (params->conv_rows < 2 || params->conv_rows > RF_MAX_CONV_ROWS)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
@@ -260,7 +260,8 @@ static void find_dense_layers(struct rf_reading *reading)
     int32_t n = 0;
     for (int32_t i = 0; params->n_expert && i < params->n_layer; i++) {
         char name[64];
-        snprintf(name, sizeof name, "blk.%" PRId32 ".ffn_gate.weight", i);
+        snprintf(name, sizeof name, "blk.%" PRId32 ".%s", i,
+                 params->no_gate ? "ffn_up.weight" : "ffn_gate.weight");
         if (!rf_source_tensor(reading->source, name)) continue;
         if (!flags) flags = rf_arch_own_flags(reading);
         if (!flags) return;

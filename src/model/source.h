@@ -39,7 +39,9 @@ enum rf_arch {
     RF_ARCH_COHERE2,
     RF_ARCH_STARCODER2,
     RF_ARCH_MISTRAL3,
-    RF_ARCH_GRANITEHYBRID
+    RF_ARCH_GRANITEHYBRID,
+    RF_ARCH_NEMOTRON_H,
+    RF_ARCH_NEMOTRON_H_MOE
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -67,6 +69,7 @@ enum rf_layer_flag {
     RF_LAYER_DELTA = 32,     /* the gated delta rule in place of attention (qwen35): a matrix for
                                 each head in place of keys and values */
     RF_LAYER_MAMBA = 64,     /* Mamba-2 in place of attention, likewise */
+    RF_LAYER_FFN = 128,      /* a feed-forward alone, where one_branch is set */
 };
 
 /* A rotation. Pair i of a head turns from one position to the next by
@@ -101,6 +104,9 @@ struct rf_params {
     int32_t fused;         /* enum rf_fused (phi3, glm4) */
     int32_t gelu;          /* the gate is gelu, not silu */
     int32_t no_gate;       /* the feed-forward is down(gelu(up)): it has no gate (starcoder2) */
+    int32_t relu2;         /* there, relu(up)^2 in the place of gelu(up) (nemotron_h) */
+    int32_t one_branch;    /* a layer is one branch: attention, Mamba-2, or with RF_LAYER_FFN the
+                              feed-forward */
     int32_t parallel;      /* the feed-forward reads the norm that attention reads (cohere2) */
     int32_t layer_norm;    /* norms of rows subtract the mean first (LayerNorm) */
     int32_t norm_bias;     /* such norms have biases */
@@ -123,6 +129,8 @@ struct rf_params {
     int32_t n_expert, n_expert_used;
     int32_t n_ff_dense;     /* the width in layers with RF_LAYER_DENSE */
     int32_t n_ff_shared;    /* width of an expert that every row has, times a share of its own */
+    float expert_scale;     /* factor of the shares; 0: none */
+    float expert_least;     /* is added to a sum of sigmoids before shares are divided by it */
     int32_t shared_whole;   /* that expert has no share: it counts as it is */
     int32_t expert_norm;    /* a row's shares of its experts add up to 1 */
     int32_t expert_bias;    /* the experts' matrices and the router have biases */
@@ -181,18 +189,31 @@ static inline int rf_has_state(const struct rf_params *params, int32_t layer)
     return rf_is_conv(params, layer) || rf_has_matrices(params, layer);
 }
 
-/* The layers before `end` with keys and values; those without, which have a state. */
+static inline int rf_has_ffn(const struct rf_params *params, int32_t layer)
+{
+    return !params->one_branch || (rf_layer_flags(params, layer) & RF_LAYER_FFN);
+}
+
+/* Whether a layer has attention, so keys and values. */
+static inline int rf_has_keys(const struct rf_params *params, int32_t layer)
+{
+    return !(rf_layer_flags(params, layer) & RF_LAYER_FFN) && !rf_has_state(params, layer);
+}
+
+/* The layers before `end` with keys and values; those with a state. */
 static inline int32_t rf_n_attention(const struct rf_params *params, int32_t end)
 {
     int32_t n = 0;
     if (!params->layer_flags) return end; /* a header may claim 2^31 layers */
-    for (int32_t i = 0; i < end; i++) n += !rf_has_state(params, i);
+    for (int32_t i = 0; i < end; i++) n += rf_has_keys(params, i);
     return n;
 }
 
 static inline int32_t rf_n_states(const struct rf_params *params, int32_t end)
 {
-    return end - rf_n_attention(params, end);
+    int32_t n = 0;
+    for (int32_t i = 0; params->layer_flags && i < end; i++) n += rf_has_state(params, i);
+    return n;
 }
 
 /* Elements of q and of k of a row in a layer with the delta rule; of v; of what its convolution
@@ -227,7 +248,13 @@ static inline struct rf_delta_places rf_delta_places(const struct rf_params *par
 /* Whether a layer has one feed-forward for all rows, and the width of that. */
 static inline int rf_is_dense(const struct rf_params *params, int32_t layer)
 {
-    return !params->n_expert || (rf_layer_flags(params, layer) & RF_LAYER_DENSE);
+    return rf_has_ffn(params, layer) &&
+           (!params->n_expert || (rf_layer_flags(params, layer) & RF_LAYER_DENSE));
+}
+
+static inline int rf_has_experts(const struct rf_params *params, int32_t layer)
+{
+    return rf_has_ffn(params, layer) && !rf_is_dense(params, layer);
 }
 
 static inline int32_t rf_n_ff_dense(const struct rf_params *params)

@@ -193,6 +193,7 @@ static const char *state_of(const char *path)
     return strstr(path, "lfm2")            ? "convolutions"
            : strstr(path, "qwen35")        ? "the delta rule"
            : strstr(path, "granitehybrid") ? "Mamba-2"
+           : strstr(path, "nemotron")      ? "Mamba-2"
                                            : NULL;
 }
 

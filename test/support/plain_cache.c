@@ -281,7 +281,7 @@ static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *
            heads = (size_t)cache->base.shape.params->n_head_kv;
     for (size_t c = 0; c < chunks(n); c++)
         for (size_t lh = 0; lh < n_layer(cache) * heads; lh++) {
-            if (rf_has_state(cache->base.shape.params, (int32_t)(lh / heads))) continue;
+            if (!rf_has_keys(cache->base.shape.params, (int32_t)(lh / heads))) continue;
             size_t count = positions_in(n, c);
             uint16_t *k = host, *v = host + padded(count) * dim;
             for (size_t p = 0; p < count; p++) {
