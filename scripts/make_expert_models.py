@@ -192,7 +192,7 @@ def random_model(config, seed):
             elif "bias" in name or "sinks" in name:
                 p.copy_(0.5 * torch.randn_like(p))
             elif p.dim() > 1:
-                p.copy_(torch.randn_like(p) / p.shape[-1] ** 0.5 * (4 if "embed" in name else 1))
+                p.copy_(torch.randn_like(p) / p.shape[-1] ** 0.5 * (4 if "embed" in name or "lm_head" in name else 1))
             p.copy_(p.bfloat16().float())
         for name, buffer in model.named_buffers():
             if name.endswith(("expert_bias", "e_score_correction_bias")):

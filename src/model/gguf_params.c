@@ -228,28 +228,31 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
         const char *key;
         double usual;     /* accepted besides 0, which means "not set" */
         unsigned if_none; /* an architecture with these keys reads it */
-    } keys[] = {{".attention.scale", 0, RF_KEYS_SCALES},
-                {".attention.clamp_kqv", 0, 0},
-                {".attn_logit_softcapping", 0, RF_KEYS_CAPS},
-                {".final_logit_softcapping", 0, RF_KEYS_CAPS},
-                {".attention.output_scale", 1, 0},
-                {".attention.value_scale", 1, 0},
-                {".attention.temperature_scale", 0, RF_KEYS_TEMPERATURE},
-                {".logit_scale", 1, RF_KEYS_SCALES | RF_KEYS_LOGITS},
-                {".residual_scale", 1, RF_KEYS_SCALES},
-                {".embedding_scale", 1, RF_KEYS_SCALES},
-                {".rope.scaling.yarn_ext_factor", 1, 0},
-                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE},
-                {".expert_weights_scale", 1, RF_KEYS_MAMBA},
-                {".expert_group_count", 1, 0},
-                {".moe_latent_size", 0, 0},
-                {".leading_dense_block_count", 0, RF_KEYS_EXPERTS},
-                {".expert_shared_count", 0, RF_KEYS_MAMBA}};
+        int is_whole;     /* an integer, not a float */
+    } keys[] = {{".attention.scale", 0, RF_KEYS_SCALES, 0},
+                {".attention.clamp_kqv", 0, 0, 0},
+                {".attn_logit_softcapping", 0, RF_KEYS_CAPS, 0},
+                {".final_logit_softcapping", 0, RF_KEYS_CAPS, 0},
+                {".attention.output_scale", 1, 0, 0},
+                {".attention.value_scale", 1, 0, 0},
+                {".attention.temperature_scale", 0, RF_KEYS_TEMPERATURE, 0},
+                {".logit_scale", 1, RF_KEYS_SCALES | RF_KEYS_LOGITS, 0},
+                {".residual_scale", 1, RF_KEYS_SCALES, 0},
+                {".embedding_scale", 1, RF_KEYS_SCALES, 0},
+                {".rope.scaling.yarn_ext_factor", 1, 0, 0},
+                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE, 0},
+                {".expert_weights_scale", 1, RF_KEYS_MAMBA, 0},
+                {".expert_group_count", 1, 0, 1},
+                {".moe_latent_size", 0, 0, 1},
+                {".leading_dense_block_count", 0, RF_KEYS_EXPERTS, 1},
+                {".expert_shared_count", 0, RF_KEYS_MAMBA, 1}};
     struct rf_reading *reading = gguf->reading;
     unsigned read = rf_arch_row(reading->source->params.arch)->keys;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (keys[i].if_none & read) continue;
-        double value = rf_gguf_float(gguf, keys[i].key, 0);
+        double value = keys[i].is_whole
+                           ? (double)rf_gguf_integer(gguf, keys[i].key, 0, UINT32_MAX, 0)
+                           : rf_gguf_float(gguf, keys[i].key, 0);
         if (value != 0 && value != keys[i].usual)
             rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %g, which is not supported", gguf->key,
                    value);
