@@ -60,8 +60,6 @@ int rf_hf_is_head(const struct rf_hf *hf);
 /* Reads the parameters from hf->text, with the class's defaults. */
 void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class);
 
-/* A failure where the list, unless it is NULL, has not an element for each layer. */
-void rf_hf_check_list(struct rf_hf *hf, const struct rf_json *list, const char *key);
 /* Reads which layers have Mamba-2, and the sizes of these and of experts (hf_mamba.c). */
 void rf_hf_read_mamba(struct rf_hf *hf, const struct rf_hf_class *class);
 

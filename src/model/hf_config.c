@@ -78,15 +78,6 @@ struct layer_rules {
     int64_t n_window_layers;
 };
 
-void rf_hf_check_list(struct rf_hf *hf, const struct rf_json *list, const char *key)
-{
-    int32_t n_layer = hf->reading.source->params.n_layer;
-    if (list && rf_json_count(list) != (size_t)n_layer)
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                    "%s is a list of %zu layers, but there are %" PRId32, key, rf_json_count(list),
-                    n_layer);
-}
-
 static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     const struct rf_arch_row *row = rf_arch_row(class->arch);
