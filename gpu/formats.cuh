@@ -13,7 +13,7 @@ template <int FORMAT> struct format_traits;
         static constexpr int group = GROUP;                 \
         static constexpr bool has_min = MIN;                \
     };
-RF_EACH_PANEL_FORMAT(RF_ROW)
+RF_EACH_DEVICE_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
 
 // Pairs of blocks of a tile that are brought to shared memory together.
@@ -22,7 +22,7 @@ __host__ __device__ constexpr int gpu_group_pairs(int format)
     switch (format) {
 #define RF_ROW(name, FORMAT, BITS, ...) \
 case RF_FORMAT_##FORMAT: return BITS == 4 ? 4 : 2;
-        RF_EACH_PANEL_FORMAT(RF_ROW)
+        RF_EACH_DEVICE_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return 0;
     }

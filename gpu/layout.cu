@@ -12,7 +12,7 @@ extern "C" int gpu_has_small_groups(int format)
     switch (format) {
 #define RF_ROW(name, FORMAT, ...) \
     case RF_FORMAT_##FORMAT: return format_traits<RF_FORMAT_##FORMAT>::group < RF_BLOCK;
-        RF_EACH_PANEL_FORMAT(RF_ROW)
+        RF_EACH_DEVICE_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return 0;
     }

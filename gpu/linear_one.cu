@@ -369,7 +369,7 @@ cudaError_t gpu_linear_one(const struct gpu_launch *gpu, const struct gpu_linear
     switch (args->format) {
 #define RF_ROW(name, FORMAT, ...) \
     case RF_FORMAT_##FORMAT: return choose_one<RF_FORMAT_##FORMAT>(gpu, args);
-        RF_EACH_PANEL_FORMAT(RF_ROW)
+        RF_EACH_DEVICE_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;
     }

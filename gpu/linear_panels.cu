@@ -265,7 +265,7 @@ cudaError_t gpu_linear_panels(const struct gpu_launch *gpu, const struct gpu_lin
     case RF_FORMAT_##FORMAT:                                                    \
         return args->x.low ? choose_panels<RF_FORMAT_##FORMAT, true>(gpu, args) \
                            : choose_panels<RF_FORMAT_##FORMAT, false>(gpu, args);
-        RF_EACH_PANEL_FORMAT(RF_ROW)
+        RF_EACH_DEVICE_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;
     }

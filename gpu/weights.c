@@ -188,6 +188,18 @@ void gpu_weights_free(struct rf_weights *base)
     rf_free(base->backend->allocator, weights);
 }
 
+static int check_formats(const struct gpu_weights *weights, struct rf_error *error)
+{
+    for (int32_t i = 0; i < weights->n; i++) {
+        const struct rf_weight_plan *plan = &weights->tensors[i].plan;
+        if (plan->format >= RF_DEVICE_FORMAT_COUNT)
+            return rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "tensor %s: CUDA devices do not compute with %s", plan->tensor->name,
+                           rf_dtype_info(plan->dtype)->name);
+    }
+    return 0;
+}
+
 /* All weights, experts too, must fit into the device's free memory. */
 static int check_room(const struct gpu_weights *weights, struct rf_error *error)
 {
@@ -235,6 +247,7 @@ int gpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
         made->tensors[i].plan = plans[i];
         *plans[i].weight = &made->tensors[i];
     }
+    if (!code) code = check_formats(made, error);
     if (!code) code = check_room(made, error);
     if (!code) code = load_begin(&load, plans, n_plans, error);
     for (int32_t i = 0; !code && i < n_plans; i++)

@@ -174,7 +174,7 @@ extern "C" cudaError_t gpu_linear_wide_panels(const struct gpu_launch *launch,
 #define RF_ROW(name, FORMAT, ...) \
     case RF_FORMAT_##FORMAT:      \
         return choose_wide_panels<RF_FORMAT_##FORMAT>(launch, args, processors);
-        RF_EACH_PANEL_FORMAT(RF_ROW)
+        RF_EACH_DEVICE_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;
     }

@@ -192,14 +192,34 @@ typedef struct riffle_logit_bias {
     float bias; /* added to its logit; -100 to 100 */
 } riffle_logit_bias;
 
-/* How the tokens' rows become one vector. MODEL: as the model's file says, or their mean. */
+/* How the tokens' rows become one vector. MODEL: as the model's file says, or their mean. CLS: the
+ * first token's row, of encoders alone. */
 typedef enum riffle_pooling {
     RIFFLE_POOL_MEAN = 0,
     RIFFLE_POOL_LAST = 1,
-    RIFFLE_POOL_MODEL = 2
+    RIFFLE_POOL_MODEL = 2,
+    RIFFLE_POOL_CLS = 3
 } riffle_pooling;
 
-/* The vector [n] of a text, of length 1; valid within the call. */
+typedef enum riffle_model_kind {
+    RIFFLE_KIND_DECODER = 0,
+    RIFFLE_KIND_ENCODER = 1, /* gives vectors of texts (riffle_request.on_embedding), no answers */
+    RIFFLE_KIND_RERANKER = 2 /* an encoder that gives a score for a pair of texts */
+} riffle_model_kind;
+
+/* A kind, or RIFFLE_ERR_ARGUMENT. */
+RIFFLE_API int riffle_model_get_kind(const riffle_model *model);
+
+/* The tokens of a query and a document for a reranker. Writes up to `cap` ids. Returns how many
+ * there are, which may be more than `cap`; the document is cut so that they are at most `most`, if
+ * that is not 0. */
+RIFFLE_API int64_t riffle_pair_tokenize(const riffle_model *model, const char *query,
+                                        size_t query_bytes, const char *document,
+                                        size_t document_bytes, size_t most, int32_t *tokens,
+                                        size_t cap);
+
+/* The vector [n] of a text, of length 1, or the score of a reranker (n is 1), a logit; valid within
+ * the call. */
 typedef void (*riffle_on_embedding)(void *user, const float *vector, int32_t n);
 
 typedef struct riffle_request {
@@ -217,7 +237,8 @@ typedef struct riffle_request {
     int32_t top_logprobs; /* likeliest tokens for on_logprobs: 0 to RIFFLE_MOST_LOGPROBS */
     /* Asks for a vector instead of an answer: the prompt's rows after the last layer and the norm
      * of the output head, pooled. Only models that were trained for it give vectors that compare
-     * well. One such prompt at a time is read, in slices beside the answers. Only `prompt` of the
+     * well. One such prompt at a time is read, in slices beside the answers; an encoder reads
+     * several at a time, whole. Only `prompt` of the
      * members above counts then. NULL: an answer. */
     riffle_on_embedding on_embedding;
     riffle_pooling pooling;
@@ -266,6 +287,12 @@ typedef struct riffle_text {
     const char *data;
     size_t bytes;
 } riffle_text;
+
+/* The vectors [n_texts][width] of texts, pooled as the model's file says, each of length 1. Writes
+ * them if there is room for all n_texts * width values; returns the width. Opens a batch for the
+ * time of the call. Not for rerankers. */
+RIFFLE_API int64_t riffle_embed(riffle_model *model, const riffle_text *texts, size_t n_texts,
+                                float *vectors, size_t n_values);
 
 typedef struct riffle_corpus_options {
     size_t struct_size;

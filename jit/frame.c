@@ -17,6 +17,8 @@ const struct rf_prologue rf_frame_prologue = {SAVED,
 #define TIMES64(x) TIMES4(x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x)
 static const struct rf_frame_constants constants = {
     .mxfp4 = TIMES4(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0),
+    .iq4 = TIMES4(1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241),
+    .iq4_signed = TIMES4(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
     .mxfp4_signed = TIMES4(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
     .ones = TIMES32(1),
     .nibble = TIMES64(0x0f),
@@ -41,6 +43,15 @@ static struct rf_traits format_traits(enum rf_format format)
     default: break;
     }
     return traits;
+}
+
+size_t rf_frame_table(enum rf_format format, int is_signed)
+{
+    if (format == RF_FORMAT_MXFP4)
+        return is_signed ? offsetof(struct rf_frame_constants, mxfp4_signed)
+                         : offsetof(struct rf_frame_constants, mxfp4);
+    return is_signed ? offsetof(struct rf_frame_constants, iq4_signed)
+                     : offsetof(struct rf_frame_constants, iq4);
 }
 
 struct rf_frame rf_frame_of(struct rf_assembler *out, enum rf_format format, int n, int p)

@@ -40,12 +40,16 @@ static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
 
 /* Constants, which reg_constants points to. */
 struct rf_frame_constants {
-    alignas(64) uint8_t mxfp4[64]; /* rf_mxfp4_codes */
-    int8_t mxfp4_signed[64];       /* the same minus 12 */
+    /* rf_panel_table, and the same minus the format's offset */
+    alignas(64) uint8_t mxfp4[64], iq4[64];
+    int8_t mxfp4_signed[64], iq4_signed[64];
     int16_t ones[32];
     uint8_t nibble[64], six[64], two[64], upper_two[64],
         middle_two[64]; /* masks of bits; low bits unless the name says otherwise */
 };
+
+/* Where the table of a format's codes is among them. */
+size_t rf_frame_table(enum rf_format format, int is_signed);
 
 static inline struct rf_address rf_at(enum rf_gpr base, int displacement)
 {

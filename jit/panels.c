@@ -23,7 +23,9 @@ int rf_panels_can(enum rf_panels_form form, enum rf_format format)
     case RF_FORMAT_Q4_1:
     case RF_FORMAT_Q4_K:
     case RF_FORMAT_Q6_K: return 1;
-    case RF_FORMAT_Q8_0: return form != RF_PANELS_AVX2; /* sums of its products exceed 16 bits */
+    case RF_FORMAT_Q8_0:
+    case RF_FORMAT_IQ4_NL:
+    case RF_FORMAT_IQ4_XS: return form != RF_PANELS_AVX2; /* sums of products exceed 16 bits */
     default: return 0;
     }
 }

@@ -40,7 +40,7 @@ struct kernel {
     int earlier; /* [rows][HALVES]; of dot products, the sums of every second vector */
     int code;    /* [2][HALVES]; at the end of a group scales, then minima */
     int value, other, mask;
-    int constant; /* the operand used most: MXFP4's table, else ones for vpmaddwd */
+    int constant; /* the operand used most: a table of codes, else ones for vpmaddwd */
 };
 
 /* Some rows, from row `first` on, times a block of a panel. */
@@ -81,7 +81,7 @@ static void ymm_decode(const struct tile *tile, int j, int half)
     rf_asm_vector(out, RF_VPAND, low, high, rf_reg(kernel->mask));
     rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
     rf_asm_vector(out, RF_VPAND, high, high, rf_reg(kernel->mask));
-    if (kernel->frame.format == RF_FORMAT_MXFP4) {
+    if (rf_panel_table(kernel->frame.format)) {
         rf_asm_vector(out, RF_VPSHUFB, low, kernel->constant, rf_reg(low));
         rf_asm_vector(out, RF_VPSHUFB, high, kernel->constant, rf_reg(high));
     }
@@ -230,6 +230,7 @@ static void decode_scale(const struct tile *tile, int group, int is_minimum, int
                     rf_mem(rf_at(reg_numbers, 256 * tile->panel + 128 * is_minimum + of_half)));
         break;
     case RF_FORMAT_Q6_K:
+    case RF_FORMAT_IQ4_XS:
         rf_asm_move(out, RF_VPMOVSXBD, to,
                     rf_mem(rf_in_panel(reg_numbers, tile->panel, 16 * group + of_half)));
         break;
@@ -367,10 +368,9 @@ static void ymm_load_constants(const void *of)
 {
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
-    size_t constant = kernel->frame.format != RF_FORMAT_MXFP4
-                          ? offsetof(struct rf_frame_constants, ones)
-                      : kernel->dot == DOT_BSSD ? offsetof(struct rf_frame_constants, mxfp4_signed)
-                                                : offsetof(struct rf_frame_constants, mxfp4);
+    size_t constant = rf_panel_table(kernel->frame.format)
+                          ? rf_frame_table(kernel->frame.format, kernel->dot == DOT_BSSD)
+                          : offsetof(struct rf_frame_constants, ones);
     rf_asm_move(out, RF_VMOVDQU, kernel->mask,
                 rf_constant(offsetof(struct rf_frame_constants, nibble)));
     rf_asm_move(out, RF_VMOVDQU, kernel->constant, rf_constant(constant));
@@ -399,8 +399,8 @@ void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form
 {
     static const struct rf_frame_body body = {ymm_load_constants, ymm_unit, ymm_block};
     const struct form *of = &forms[form];
-    /* Signed codes come from a table, which only MXFP4 has. */
-    int is_signed = of->dot == DOT_BSSD && format == RF_FORMAT_MXFP4;
+    /* Signed codes come from a table. */
+    int is_signed = of->dot == DOT_BSSD && rf_panel_table(format);
     struct kernel kernel = {.frame = rf_frame_of(assembler, format, n, p),
                             .dot = of->dot == DOT_BSSD && !is_signed ? DOT_BUSD : of->dot,
                             .rows = n < of->rows ? n : of->rows,

@@ -37,7 +37,7 @@ static void zmm_decode(const struct kernel *kernel, int panel, int j, int to)
         return;
     }
     rf_asm_move(out, RF_VMOVDQU, high, rf_mem(rf_in_panel(reg_codes, panel, 64 * j)));
-    if (kernel->frame.format == RF_FORMAT_MXFP4) {
+    if (rf_panel_table(kernel->frame.format)) {
         /* vpermb uses six bits of an index. The upper two belong to the next code, so the table is
          * repeated four times. */
         rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->mask));
@@ -131,9 +131,12 @@ static void zmm_load_scales(const struct kernel *kernel, int panel, int half)
         }
         break;
     case RF_FORMAT_Q6_K:
+    case RF_FORMAT_IQ4_XS:
         rf_asm_move(out, RF_VPMOVSXBD, t, rf_mem(rf_in_panel(reg_numbers, panel, 16 * half)));
         rf_asm_move(out, RF_VCVTDQ2PS, t, rf_reg(t));
-        rf_asm_move(out, RF_VCVTPH2PS, s, rf_mem(rf_in_panel(reg_scales, panel, 256)));
+        rf_asm_move(
+            out, RF_VCVTPH2PS, s,
+            rf_mem(rf_in_panel(reg_scales, panel, (int)kernel->frame.layout->scale_bytes - 32)));
         rf_asm_vector(out, RF_VMULPS, s, s, rf_reg(t));
         break;
     default:
@@ -211,8 +214,8 @@ static void zmm_load_constants(const void *of)
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
     rf_asm_move(out, RF_VMOVDQU, kernel->mask,
-                rf_constant(kernel->frame.format == RF_FORMAT_MXFP4
-                                ? offsetof(struct rf_frame_constants, mxfp4)
+                rf_constant(rf_panel_table(kernel->frame.format)
+                                ? rf_frame_table(kernel->frame.format, 0)
                                 : offsetof(struct rf_frame_constants, nibble)));
     if (kernel->frame.format == RF_FORMAT_Q6_K)
         rf_asm_move(out, RF_VMOVDQU, kernel->upper,

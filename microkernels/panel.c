@@ -1,10 +1,12 @@
-/* Sizes of weight panels, and the table of MXFP4's values. Everything else about panels is in
+/* Sizes of weight panels, and tables of codes. Everything else about panels is in
  * panel.h, inline, so that kernels fold a format's traits into constants. */
 #include "microkernels/panel.h"
 
 #include <assert.h>
 
 const uint8_t rf_mxfp4_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+const uint8_t rf_iq4_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                  129, 141, 153, 166, 181, 197, 217, 241};
 
 size_t rf_panel_bytes(enum rf_format format, size_t k)
 {

@@ -21,17 +21,20 @@
  * the panel:
  *
  *     MXFP4       uint8 e[16]                                   s = 2^(e - 127), 0 for e = 0
- *     Q4_0, Q8_0  F16 d[16]                                     s = d
+ *     Q4_0, Q8_0, IQ4_NL
+ *                 F16 d[16]                                     s = d
  *     Q4_1, Q8_1  F16 d[16], b[16]                              s = d
  *     Q4_K        6-bit a[16][16] (rf_q4k_scale), F16 d[16], n[16]
  *                                                               s = d a[group], b = n a[8 + group]
  *     Q6_K        int8 a[16 groups][16], F16 d[16]              s = d a
+ *     IQ4_XS      int8 a[8 groups][16], F16 d[16]               s = d a
  *     Q8_K        int8 a[16 groups][16], m[16 groups][16], F16 d[16], n[16]
  *                                                               s = d a, b = n m
  *
  * Codes of Q8_1 and Q8_K are below 64: both formats hold types of fewer bits.
- * A code of MXFP4 is an index into rf_mxfp4_codes, whose entries are 2 * E2M1 + 12. Its e is the
- * file's exponent minus 1.
+ * Some codes of 4 bits are indices into a table of codes (rf_panel_table). MXFP4's entries are
+ * 2 * E2M1 + 12, and its e is the file's exponent minus 1. IQ4_NL and IQ4_XS have 16 levels of
+ * -127 .. 113, plus 128.
  *
  * If the number of rows of a matrix is no multiple of 16, its last panel ends in rows of zero
  * scales. */
@@ -44,8 +47,8 @@
 enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
 
 /* One row for each format: X(name, FORMAT, bits, offset, group, has_min, unit, scale_bytes), where
- * the numbers are fields of struct rf_panel_layout. */
-#define RF_EACH_PANEL_FORMAT(X) \
+ * the numbers are fields of struct rf_panel_layout. The first list has those of CUDA devices. */
+#define RF_EACH_DEVICE_PANEL_FORMAT(X) \
     X(mxfp4, MXFP4, 4, 12,  32, 0, 32,  16)  \
     X(q4_0,  Q4_0,  4, 8,   32, 0, 32,  32)  \
     X(q4_1,  Q4_1,  4, 0,   32, 1, 32,  64)  \
@@ -54,13 +57,18 @@ enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
     X(q8_0,  Q8_0,  8, 128, 32, 0, 32,  32)  \
     X(q8_1,  Q8_1,  8, 0,   32, 1, 32,  64)  \
     X(q8_k,  Q8_K,  8, 0,   16, 1, 256, 576)
+#define RF_EACH_PANEL_FORMAT(X) \
+    RF_EACH_DEVICE_PANEL_FORMAT(X) \
+    X(iq4_nl, IQ4_NL, 4, 128, 32, 0, 32,  32) \
+    X(iq4_xs, IQ4_XS, 4, 128, 32, 0, 256, 160)
 
 enum rf_format {
     RF_FORMAT_BF16, /* no panels: rows as the model's file has them */
 #define RF_ROW(name, FORMAT, ...) RF_FORMAT_##FORMAT,
     RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
-    RF_FORMAT_COUNT
+    RF_FORMAT_COUNT,
+    RF_DEVICE_FORMAT_COUNT = RF_FORMAT_IQ4_NL
 };
 
 struct rf_panel_layout {
@@ -89,7 +97,18 @@ static inline const struct rf_panel_layout *rf_panel_layout(enum rf_format forma
 /* From the start of one panel to the next, rounded up to a multiple of 64. */
 size_t rf_panel_bytes(enum rf_format format, size_t k);
 
-extern const uint8_t rf_mxfp4_codes[16];
+extern const uint8_t rf_mxfp4_codes[16], rf_iq4_codes[16];
+
+/* The codes that 4 bits stand for; NULL: themselves. */
+static inline const uint8_t *rf_panel_table(enum rf_format format)
+{
+    switch (format) {
+    case RF_FORMAT_MXFP4: return rf_mxfp4_codes;
+    case RF_FORMAT_IQ4_NL:
+    case RF_FORMAT_IQ4_XS: return rf_iq4_codes;
+    default: return NULL;
+    }
+}
 
 /* 32 values of one row of activations in 8 bits, symmetric around zero (the draft precision of
  * QSpec and ML-SpecQD): d = max|x| / 127,  q = x / d rounded to nearest, ties to even. The other

@@ -43,7 +43,8 @@ INLINE int amx_parts_of(enum rf_format format)
  * both have left their tiles. */
 INLINE int is_apart(enum rf_format format, enum rf_operand form)
 {
-    return form == RF_OPERAND_A16 && (format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1);
+    return form == RF_OPERAND_A16 && (format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 ||
+                                      rf_panel_table(format) == rf_iq4_codes);
 }
 
 INLINE size_t block_bytes_of(enum rf_operand form)
@@ -76,8 +77,9 @@ INLINE struct tables tables_of(enum rf_format format)
         tables.second = amx_panels_bf16_of(upper, upper);
         return tables;
     }
-    if (format == RF_FORMAT_MXFP4)
-        i = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
+    if (rf_panel_table(format))
+        i = _mm512_cvtepu8_epi32(
+            _mm_loadu_si128((const __m128i *)(const void *)rf_panel_table(format)));
     i = _mm512_sub_epi32(i, offset);
     if (layout->bits == 4) {
         tables.first = tables.second = amx_panels_bf16_of(i, i);
@@ -499,13 +501,15 @@ INLINE void amx_panels_linear(const struct rf_linear_args *args, enum rf_format 
 RF_EACH_PANEL_FORMAT(LINEAR_A8)
 
 /* Q4_K and Q6_K: panels_super.c. */
-#define EACH_A16(X) \
-    X(mxfp4, MXFP4) \
-    X(q4_0, Q4_0)   \
-    X(q4_1, Q4_1)   \
-    X(q8_0, Q8_0)   \
-    X(q8_1, Q8_1)   \
-    X(q8_k, Q8_K)
+#define EACH_A16(X)   \
+    X(mxfp4, MXFP4)   \
+    X(q4_0, Q4_0)     \
+    X(q4_1, Q4_1)     \
+    X(q8_0, Q8_0)     \
+    X(q8_1, Q8_1)     \
+    X(q8_k, Q8_K)     \
+    X(iq4_nl, IQ4_NL) \
+    X(iq4_xs, IQ4_XS)
 #define LINEAR_A16(name, FORMAT)                                           \
     static void amx_linear_##name##_a16(const struct rf_linear_args *args) \
     {                                                                      \

@@ -22,14 +22,15 @@ INLINE void decode(enum rf_format format, const uint8_t *block, int part, __m256
         for (int v = 0; v < 4; v++) codes[v] = load(block + 64 * (4 * part + v));
         return;
     }
-    __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)rf_mxfp4_codes));
 #pragma GCC unroll 2
     for (int j = 0; j < 2; j++) {
         __m256i both = load(block + 64 * (2 * part + j));
         codes[2 * j] = _mm256_and_si256(both, nibble);
         codes[2 * j + 1] = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
     }
-    if (format == RF_FORMAT_MXFP4) {
+    if (rf_panel_table(format)) {
+        __m256i table = _mm256_broadcastsi128_si256(
+            _mm_loadu_si128((const __m128i *)(const void *)rf_panel_table(format)));
 #pragma GCC unroll 4
         for (int v = 0; v < 4; v++) codes[v] = _mm256_shuffle_epi8(table, codes[v]);
     } else if (format == RF_FORMAT_Q6_K) {
@@ -92,6 +93,8 @@ INLINE void scale_of(enum rf_format format, const uint8_t *at, size_t t, int par
         *b = _mm256_mul_ps(load_f16(at + 224 + 2 * r), load_u8(numbers + 128 + 16 * t + r));
     } else if (format == RF_FORMAT_Q6_K) {
         *s = _mm256_mul_ps(load_f16(at + 256 + 2 * r), load_i8(at + group + r));
+    } else if (format == RF_FORMAT_IQ4_XS) {
+        *s = _mm256_mul_ps(load_f16(at + 128 + 2 * r), load_i8(at + 16 * t + r));
     } else if (format == RF_FORMAT_Q8_K) {
         __m256 n = _mm256_mul_ps(load_f16(at + 544 + 2 * r), _mm256_set1_ps(-1.0f / 32.0f));
         *s = _mm256_mul_ps(load_f16(at + 512 + 2 * r), load_i8(at + group + r));

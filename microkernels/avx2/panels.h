@@ -54,8 +54,9 @@ INLINE int has_signed_codes(enum rf_format format)
 /* Vectors of codes whose products 16-bit sums hold: n * 2 * 127 * the greatest code < 2^15. */
 INLINE int run_of(enum rf_format format)
 {
+    if (has_signed_codes(format)) return 1;
     if (rf_panel_layout(format)->bits == 4) return format == RF_FORMAT_MXFP4 ? 4 : 8;
-    return has_signed_codes(format) ? 1 : 2;
+    return 2;
 }
 
 /* The start of a group's sum: less the codes' offset. */

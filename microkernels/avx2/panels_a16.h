@@ -144,7 +144,7 @@ INLINE void add_part(enum rf_format format, const uint8_t *codes, int part, cons
 /* Whether codes are nibbles as they are. */
 INLINE int has_nibbles(enum rf_format format)
 {
-    return rf_panel_layout(format)->bits == 4 && format != RF_FORMAT_MXFP4;
+    return rf_panel_layout(format)->bits == 4 && !rf_panel_table(format);
 }
 
 /* The same for nibbles. They stay at their places in 16 bits, so that decoding is a mask, and have

@@ -46,11 +46,11 @@ INLINE void decode(enum rf_format format, const uint8_t *block, int j, __m512i c
         return;
     }
     __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
-    if (format == RF_FORMAT_MXFP4) {
+    if (rf_panel_table(format)) {
         /* vpermb uses six bits of an index. The upper two belong to the next code, so the table is
          * repeated four times. */
-        __m512i table =
-            _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
+        __m512i table = _mm512_broadcast_i32x4(
+            _mm_loadu_si128((const __m128i *)(const void *)rf_panel_table(format)));
         codes[0] = _mm512_permutexvar_epi8(low, table);
         codes[1] = _mm512_permutexvar_epi8(high, table);
         return;
@@ -119,6 +119,8 @@ INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t 
         __m512 d = load_f16(at + 256);
         out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
         out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
+    } else if (format == RF_FORMAT_IQ4_XS) {
+        out.s[0] = _mm512_mul_ps(load_f16(at + 128), load_i8(at + 16 * t));
     } else if (format == RF_FORMAT_Q8_K) {
         __m512 d = load_f16(at + 512),
                n = _mm512_mul_ps(load_f16(at + 544), _mm512_set1_ps(-1.0f / 32.0f));

@@ -67,6 +67,7 @@ static void ref_codes_of(enum rf_format format, const uint8_t *block, size_t r,
                          int16_t codes[RF_BLOCK])
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
+    const uint8_t *table = rf_panel_table(format);
     for (size_t j = 0; j < RF_BLOCK; j++) {
         int code;
         if (layout->bits == 8) {
@@ -75,7 +76,7 @@ static void ref_codes_of(enum rf_format format, const uint8_t *block, size_t r,
             code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
             if (layout->bits == 6)
                 code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
-            if (format == RF_FORMAT_MXFP4) code = rf_mxfp4_codes[code];
+            if (table) code = table[code];
         }
         codes[j] = (int16_t)(code - layout->offset);
     }
@@ -101,6 +102,7 @@ static void scale_of(enum rf_format format, const uint8_t *scales, size_t group,
         *b = f16_at(at + 192, 16 + r) * (float)rf_q4k_scale(at, 8 + g, r);
         break;
     case RF_FORMAT_Q6_K: *s = f16_at(at + 256, r) * (float)(int8_t)at[g * 16 + r]; break;
+    case RF_FORMAT_IQ4_XS: *s = f16_at(at + 128, r) * (float)(int8_t)at[g * 16 + r]; break;
     case RF_FORMAT_Q8_K:
         *s = f16_at(at + 512, r) * (float)(int8_t)at[g * 16 + r];
         *b = f16_at(at + 512, 16 + r) * (float)(int8_t)at[256 + g * 16 + r];

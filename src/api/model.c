@@ -60,6 +60,15 @@ void riffle_model_close(riffle_model *model)
     rf_free(&allocator, model);
 }
 
+int riffle_model_get_kind(const riffle_model *model)
+{
+    if (!model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "model is NULL");
+    const struct rf_source *source = model->engine->source;
+    return !source->params.encoder              ? RIFFLE_KIND_DECODER
+           : source->pooling == RF_POOLING_RANK ? RIFFLE_KIND_RERANKER
+                                                : RIFFLE_KIND_ENCODER;
+}
+
 int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, size_t info_size)
 {
     if (!model || !info)

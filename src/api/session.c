@@ -1,6 +1,7 @@
 /* Handles of sessions. Each call checks its arguments, enters, and leaves with the engine's result.
  */
 #include "api/handles.h"
+#include "engine/encoder.h"
 #include "engine/state.h"
 
 RF_API_OPTIONS(riffle_session_options, .kv = "f16")
@@ -53,6 +54,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     int code = rf_api_take_riffle_session_options(&chosen, options);
     if (!code) code = rf_api_check_process(model);
     if (code) return code;
+    if (rf_engine_refuse_encoder(model->engine, &error)) return rf_api_fail(&error);
     if (rf_session_open(&inner, model->engine, &chosen, &error)) return rf_api_fail(&error);
     code = rf_api_cover_session(session, model, inner);
     return code ? code : riffle_session_set_sampling(*session, NULL); /* cannot fail */

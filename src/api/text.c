@@ -3,6 +3,7 @@
 
 #include "api/handles.h"
 #include "engine/conversation.h"
+#include "text/tokens.h"
 
 /* Copies as many of the found ids as the caller has room for. */
 static void give_tokens(int32_t *tokens, size_t cap, const struct rf_tokens *found)
@@ -26,6 +27,54 @@ int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text
     int code = rf_tokenizer_encode(engine->tokenizer, &segment, 1,
                                    flags & RIFFLE_TOKENIZE_BOS ? RF_ENCODE_BOS : 0,
                                    &engine->allocator, &found, &error);
+    size_t count = found.count;
+    if (!code) give_tokens(tokens, cap, &found);
+    rf_tokens_free(&engine->allocator, &found);
+    if (!code) code = rf_source_check(engine->source, &error);
+    return code ? rf_api_fail(&error) : (int64_t)count;
+}
+
+/* Appends a query and its end, and a document; each text's end comes behind it. Files of
+ * SentencePiece were trained with two ends between the texts, as RoBERTa was. */
+static int encode_pair(const struct rf_engine *engine, const struct rf_segment pair[2], size_t most,
+                       struct rf_tokens *found, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = &engine->allocator;
+    int32_t sep = rf_tokenizer_sep(engine->tokenizer);
+    struct rf_token_writer out = {allocator, found, error, 0};
+    out.code =
+        rf_tokenizer_encode(engine->tokenizer, &pair[0], 1, RF_ENCODE_BOS, allocator, found, error);
+    if (!out.code && engine->source->vocab.kind == RF_VOCAB_SENTENCEPIECE)
+        rf_tokens_append(&out, &sep, 1);
+    size_t query = found->count;
+    if (!out.code)
+        out.code = rf_tokenizer_encode(engine->tokenizer, &pair[1], 1, 0, allocator, found, error);
+    if (!out.code && most && query + 1 > most)
+        return rf_fail(error, RF_ERR_CONTEXT,
+                       "the query has %zu tokens, which leave nothing of %zu for a document", query,
+                       most);
+    if (!out.code && most && found->count + 1 > most) found->count = most - 1;
+    if (!out.code) rf_tokens_append(&out, &sep, 1);
+    return out.code;
+}
+
+int64_t riffle_pair_tokenize(const riffle_model *model, const char *query, size_t query_bytes,
+                             const char *document, size_t document_bytes, size_t most,
+                             int32_t *tokens, size_t cap)
+{
+    if (!model || (!query && query_bytes) || (!document && document_bytes) || (!tokens && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL",
+                            !model                        ? "model"
+                            : !query && query_bytes       ? "query"
+                            : !document && document_bytes ? "document"
+                                                          : "tokens");
+    const struct rf_engine *engine = model->engine;
+    const struct rf_segment pair[2] = {{query, query_bytes, 0}, {document, document_bytes, 0}};
+    struct rf_tokens found = {0};
+    struct rf_error error;
+    if (engine->source->pooling != RF_POOLING_RANK)
+        return rf_api_error(RIFFLE_ERR_UNSUPPORTED, "%s is no reranker", engine->source->name);
+    int code = encode_pair(engine, pair, most, &found, &error);
     size_t count = found.count;
     if (!code) give_tokens(tokens, cap, &found);
     rf_tokens_free(&engine->allocator, &found);

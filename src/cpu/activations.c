@@ -3,6 +3,7 @@
  * call of a kernel reads them. */
 #include <string.h>
 
+#include "base/half.h"
 #include "cpu/cpu.h"
 
 void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error)
@@ -60,6 +61,25 @@ size_t rf_cpu_expert_operand_at(const struct cpu_view *view, enum rf_operand for
     return expert_operand_before(view, form, width, view->experts[group].first, group);
 }
 
+/* A whole row in three parts (RF_SPLIT_PARTS). */
+static void pack_split(const struct cpu_view *view, const struct cpu_buffer *operand, size_t i,
+                       const float *x)
+{
+    size_t n = operand->width;
+    float *parts = view->split_rows + i * view->split_row_floats;
+    for (size_t j = 0; j < n; j++) {
+        parts[j] = parts[n + j] = x[j];
+        parts[2 * n + j] = x[j] - rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
+    }
+    struct rf_pack_args args = {.packed = operand->forms[CPU_SPLIT],
+                                .row = i,
+                                .k = RF_SPLIT_PARTS * n,
+                                .x = parts,
+                                .n = RF_SPLIT_PARTS * n,
+                                .most = view->n_rows};
+    view->kernels->pack[RF_OPERAND_BF16](&args);
+}
+
 void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
                  size_t n, const float *x)
 {
@@ -68,6 +88,7 @@ void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t
     size_t group = operand->by_expert ? view->expert_rows[i].group : 0;
     if (operand->by_expert) args.row -= view->experts[group].first;
     if (operand->data) memcpy(buffer_row(operand, i) + first, x, n * sizeof *x);
+    if (operand->forms[CPU_SPLIT]) pack_split(view, operand, i, x);
     for (int form = 0; form < RF_OPERAND_COUNT; form++) {
         if (!operand->forms[form]) continue;
         args.packed = operand->forms[form];

@@ -183,6 +183,13 @@ static size_t first_seen(const struct rf_op *op, size_t position)
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
+/* The position behind the last one that a row sees. */
+static size_t seen_end(const struct cpu_view *view, const struct rf_op *op, size_t row)
+{
+    const struct rf_rows *rows = view->groups[view->rows[row].group].rows;
+    return (size_t)(op->is_whole ? rows->first_pos + rows->n : view->rows[row].position + 1);
+}
+
 /* The first chunk that a row sees. Results over chunks that it does not see are not merged. */
 static size_t first_chunk(const struct cpu_view *view, const struct rf_op *op, size_t row)
 {
@@ -219,7 +226,7 @@ static void list_row(const struct cpu_view *view, struct attention_scratch *scra
 {
     size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
     size_t seen = first_seen(what->op, (size_t)view->rows[row].position);
-    size_t start = chunk * view->chunk, end = (size_t)view->rows[row].position + 1;
+    size_t start = chunk * view->chunk, end = seen_end(view, what->op, row);
     int32_t visible = clamp_part(end, start, view->chunk),
             first = clamp_part(seen, start, view->chunk);
     int32_t groups = quantised_groups(view, row, chunk);
@@ -509,7 +516,7 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
     size_t heads = group_size(view), dim = (size_t)view->params->head_dim;
     size_t floats = result_floats(view), left = (size_t)group->rows->n - tile * ROW_TILE;
     size_t first = group->first + tile * ROW_TILE, n = left < ROW_TILE ? left : ROW_TILE;
-    size_t chunks = view_chunks(view, (size_t)view->rows[first + n - 1].position + 1);
+    size_t chunks = view_chunks(view, seen_end(view, what->op, first + n - 1));
     for (size_t i = 0; i < n * heads; i++)
         merge_sink(scratch->merged + i * floats, view->padded_dim, what->op,
                    head * heads + i % heads);

@@ -87,11 +87,14 @@ static inline const struct rf_kernels *kernels_of(const struct rf_backend *backe
 
 /* ---- views ---- */
 
+/* Forms of an operand: the kernels', and three parts in BF16 for matrices that are split. */
+enum { CPU_SPLIT = RF_OPERAND_COUNT, CPU_FORMS };
+
 struct cpu_buffer {
-    float *data;                   /* rows in F32, or NULL */
-    void *forms[RF_OPERAND_COUNT]; /* an operand's rows as the kernels pack them, in each form that
-                                      some matrix takes */
-    size_t row_bytes;              /* distance of the rows of `data` */
+    float *data;            /* rows in F32, or NULL */
+    void *forms[CPU_FORMS]; /* an operand's rows as the kernels pack them, in each form that
+                               some matrix takes */
+    size_t row_bytes;       /* distance of the rows of `data` */
     size_t width;
     int by_expert; /* has a row for each expert of each row of the pass (experts.c) */
 };
@@ -163,6 +166,8 @@ struct cpu_view {
 
     float *worker_rows; /* [workers][worker_row_floats] */
     size_t worker_row_floats;
+    float *split_rows; /* [max_rows][split_row_floats] operands in three parts; NULL: none is */
+    size_t split_row_floats;
     double *frequencies;           /* [RF_ROPE_SETS][rope_dim/2] */
     float *rotations;              /* [max_rows][2][rope_dim/2][2]: cos, sin; global, then local */
     struct cpu_answer_part *parts; /* answer.c */
@@ -213,13 +218,27 @@ static inline float *buffer_row(const struct cpu_buffer *buffer, size_t i)
  * independent. */
 static inline int has_parts(const struct cpu_buffer *operand)
 {
-    return !operand->forms[RF_OPERAND_BF16] && !operand->forms[RF_OPERAND_A16_SUPER];
+    return !operand->forms[RF_OPERAND_BF16] && !operand->forms[RF_OPERAND_A16_SUPER] &&
+           !operand->forms[CPU_SPLIT];
+}
+
+/* The form that a matrix takes its operand in. */
+static inline int cpu_form_of(const struct cpu_view *view, const struct rf_weight *weight)
+{
+    return weight->plan.is_split ? CPU_SPLIT : (int)view->operand[weight->plan.format];
 }
 
 /* Rows that a buffer has in the pass. */
 static inline size_t buffer_rows(const struct cpu_view *view, const struct cpu_buffer *buffer)
 {
     return buffer->by_expert ? view->n_expert_rows : view->n_rows;
+}
+
+/* 1 for rows of the second token type. */
+static inline int cpu_is_second_type(const struct cpu_view *view, size_t row)
+{
+    const struct rf_rows *rows = view->groups[view->rows[row].group].rows;
+    return rows->n_first && view->rows[row].slot - rows->first_pos >= rows->n_first;
 }
 
 /* Rows that a worker takes at a time. */

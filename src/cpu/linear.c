@@ -47,10 +47,10 @@ static void linear_piece(const struct cpu_view *view, const struct rf_op *op, in
                                   .ldy = y->row_bytes / sizeof(float),
                                   .w = (const char *)weight->data + weight_offset(weight, row),
                                   .ldw = weight->ld,
-                                  .x = x->forms[view->operand[format]],
+                                  .x = x->forms[cpu_form_of(view, weight)],
                                   .m = m,
                                   .n = n_rows,
-                                  .k = weight->plan.columns,
+                                  .k = rf_plan_packed_columns(&weight->plan),
                                   .bias = op->bias[l] ? op->bias[l]->f32 + row : NULL,
                                   .accumulate = op->accumulate};
     view->linear[format](&args);

@@ -42,6 +42,20 @@ static void prepare_rotations(const struct cpu_view *view, size_t row)
         fill_rotation(view, row, RF_ROPE_LOCAL, rotation_at(view, row, RF_ROTATE_LOCAL));
 }
 
+/* A row of F32 for the worker's own use, as wide as a norm or a gate. */
+static float *worker_row(const struct cpu_view *view, const struct rf_worker *worker)
+{
+    return view->worker_rows + (size_t)worker->index * view->worker_row_floats;
+}
+
+static void add_table_row(const struct cpu_view *view, const struct rf_worker *worker,
+                          const struct rf_weight *table, size_t row, float *x)
+{
+    float *added = worker_row(view, worker);
+    rf_weight_read_row(&table->plan, row, added);
+    for (size_t j = 0; j < table->plan.columns; j++) x[j] += added[j];
+}
+
 void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
@@ -53,14 +67,12 @@ void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct 
         else
             memcpy(x, view->pass->x + i * out->width, out->width * sizeof *x);
         for (size_t j = 0; op->scale != 1 && j < out->width; j++) x[j] *= op->scale;
+        if (op->weight[1])
+            add_table_row(view, worker, op->weight[1], (size_t)view->rows[i].position, x);
+        if (op->weight[2])
+            add_table_row(view, worker, op->weight[2], (size_t)cpu_is_second_type(view, i), x);
         prepare_rotations(view, i);
     }
-}
-
-/* A row of F32 for the worker's own use, as wide as a norm or a gate. */
-static float *worker_row(const struct cpu_view *view, const struct rf_worker *worker)
-{
-    return view->worker_rows + (size_t)worker->index * view->worker_row_floats;
 }
 
 /* Writes x less its mean. The sum has one order for every n. */
@@ -176,11 +188,13 @@ static void clamp_gate(const struct rf_op *op, float *gate, float *up, size_t n)
 static void ungated_part(const struct cpu_view *view, const struct rf_op *op, float *out,
                          const float *x, const float *ones, size_t n)
 {
-    if (op->kind == RF_OP_GELU) {
+    if (op->kind == RF_OP_RELU2)
+        for (size_t j = 0; j < n; j++) out[j] = x[j] > 0 ? x[j] * x[j] : 0;
+    else if (op->is_exact)
+        for (size_t j = 0; j < n; j++)
+            out[j] = 0.5f * x[j] * (1.0f + erff(x[j] * 0.70710678118654752f));
+    else
         view->kernels->gelu_gate(out, x, ones, n);
-        return;
-    }
-    for (size_t j = 0; j < n; j++) out[j] = x[j] > 0 ? x[j] * x[j] : 0;
 }
 
 /* gelu(x), as that of a gate before a row of ones, or relu(x)^2. */

@@ -45,20 +45,22 @@ static void tier_linear(enum rf_tier tier, enum rf_format format, const struct r
 }
 
 /* Formats with a generated kernel, for each tier. */
-#define EACH_BUT_Q8_0(X, tier) \
-    X(tier, MXFP4)             \
-    X(tier, Q4_0)              \
-    X(tier, Q4_1)              \
-    X(tier, Q4_K)              \
+#define EACH_OF_SMALL_CODES(X, tier) \
+    X(tier, MXFP4)                   \
+    X(tier, Q4_0)                    \
+    X(tier, Q4_1)                    \
+    X(tier, Q4_K)                    \
     X(tier, Q6_K)
-#define EACH(X, tier)      \
-    EACH_BUT_Q8_0(X, tier) \
-    X(tier, Q8_0)
-#define EACH_GENERATED(X)  \
-    EACH_BUT_Q8_0(X, AVX2) \
-    EACH(X, AVXVNNI)       \
-    EACH(X, AVXVNNIINT8)   \
-    EACH(X, AVX512)        \
+#define EACH(X, tier)            \
+    EACH_OF_SMALL_CODES(X, tier) \
+    X(tier, Q8_0)                \
+    X(tier, IQ4_NL)              \
+    X(tier, IQ4_XS)
+#define EACH_GENERATED(X)        \
+    EACH_OF_SMALL_CODES(X, AVX2) \
+    EACH(X, AVXVNNI)             \
+    EACH(X, AVXVNNIINT8)         \
+    EACH(X, AVX512)              \
     EACH(X, AMX)
 
 /* A kernel gets only its operands, so each tier and format needs a function of its own. */

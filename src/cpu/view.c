@@ -7,17 +7,17 @@
 
 /* 1 if one of the operations reads the slot's rows in this form. */
 static int reads_form(const struct cpu_view *view, const struct rf_op *ops, int32_t n,
-                      enum rf_slot slot, enum rf_operand form)
+                      enum rf_slot slot, int form)
 {
     for (const struct rf_op *op = ops; op < ops + n; op++) {
         if (op->kind != RF_OP_LINEAR && op->kind != RF_OP_EXPERT_LINEAR) continue;
         for (int32_t l = 0; op->in[0] == slot && l < op->n; l++) /* a layer alone has no output */
-            if (op->weight[l] && view->operand[op->weight[l]->plan.format] == form) return 1;
+            if (op->weight[l] && cpu_form_of(view, op->weight[l]) == form) return 1;
     }
     return 0;
 }
 
-static int wants_form(const struct cpu_view *view, enum rf_slot slot, enum rf_operand form)
+static int wants_form(const struct cpu_view *view, enum rf_slot slot, int form)
 {
     const struct rf_program *program = view->base.shape.program;
     return reads_form(view, program->body, program->n_body, slot, form) ||
@@ -48,9 +48,13 @@ static int buffer_new(struct cpu_view *view, enum rf_slot slot, int32_t rows,
         buffer->data = rf_cpu_view_alloc(view, (size_t)rows, buffer->row_bytes, error);
         if (!buffer->data) return RF_ERR_MEMORY;
     }
-    for (int form = 0; shape->is_operand && form < RF_OPERAND_COUNT; form++) {
-        if (!wants_form(view, slot, (enum rf_operand)form)) continue;
-        size_t bytes = shape->by_expert
+    for (int form = 0; shape->is_operand && form < CPU_FORMS; form++) {
+        if (!wants_form(view, slot, form)) continue;
+        if (form == CPU_SPLIT && view->split_row_floats < RF_SPLIT_PARTS * buffer->width)
+            view->split_row_floats = RF_SPLIT_PARTS * buffer->width;
+        size_t bytes = form == CPU_SPLIT ? view->kernels->packed_bytes[RF_OPERAND_BF16](
+                                               (size_t)rows, RF_SPLIT_PARTS * buffer->width)
+                       : shape->by_expert
                            ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form, (size_t)rows,
                                                          buffer->width)
                            : view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
@@ -138,6 +142,11 @@ static int make_activations(struct cpu_view *view, struct rf_error *error)
         code = buffer_new(view, (enum rf_slot)s, rows, error);
     }
     if (!code) code = pass_rows_new(view, error);
+    if (!code && view->split_row_floats) {
+        view->split_rows = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows,
+                                             view->split_row_floats * sizeof(float), error);
+        code = view->split_rows ? 0 : RF_ERR_MEMORY;
+    }
     if (!code) code = rf_cpu_experts_new(view, error);
     if (!code) code = rf_cpu_delta_new(view, error);
     if (!code) code = rotations_new(view, error);

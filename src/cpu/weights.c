@@ -157,7 +157,8 @@ static void place_all(struct cpu_weights *weights, struct pack_run *run,
         if (plan->role == RF_WEIGHT_VECTOR) weight->f32 = data;
         if (!plan->is_matrix) continue;
         weight->data = data;
-        weight->ld = plan->format == RF_FORMAT_BF16 ? plan->columns : plan->strip_bytes;
+        weight->ld =
+            plan->format == RF_FORMAT_BF16 ? rf_plan_packed_columns(plan) : plan->strip_bytes;
         if (plan->role != RF_WEIGHT_EXPERTS) continue;
         weight->experts = experts;
         place_experts(weight, packed, pooled);

@@ -70,6 +70,7 @@ void rf_engine_batch_close(struct rf_engine_batch *batch)
     rf_kept_clear(&batch->kept);
     rf_stored_close(batch->stored);
     rf_embedder_free(batch->embedder);
+    rf_encoder_free(batch->encoder);
     rf_session_close(batch->root);
     rf_free(allocator, batch);
 }
@@ -110,6 +111,12 @@ static int copy_request(struct rf_engine_batch *batch, const struct rf_batch_req
     const riffle_request *request = &given->request;
     const struct rf_allocator *allocator = batch_allocator(batch);
     int code = check_prompt(batch, request, error);
+    if (!code && !request->on_embedding)
+        code = rf_engine_refuse_encoder(batch->root->engine, error);
+    if (!code && request->on_embedding && request->pooling == RIFFLE_POOL_CLS &&
+        !batch->root->engine->source->params.encoder)
+        code = rf_fail(error, RF_ERR_ARGUMENT,
+                       "pooling RIFFLE_POOL_CLS: only an encoder's first row knows the whole text");
     if (code) return code;
     struct member *member = rf_calloc(allocator, 1, sizeof *member, "answer", error);
     if (!member) return RF_ERR_MEMORY;
@@ -432,8 +439,50 @@ static void run_embedding(struct rf_engine_batch *batch, int32_t rows)
     end_answer(batch, member_index(batch, member), left, &error);
 }
 
+/* Gives a member its vector, or ends it with the failure. */
+static void take_vector(struct rf_engine_batch *batch, struct member *member, int32_t i, int code,
+                        struct rf_error *error)
+{
+    int32_t width = 0;
+    const float *vector = code ? NULL : rf_encoder_vector(batch->encoder, i, &width, error);
+    if (!code && !vector) code = error->code;
+    member->has_vector = vector != NULL;
+    if (vector) member->on_embedding(member->user, vector, width);
+    end_answer(batch, member_index(batch, member), code, error);
+}
+
+/* A pass over as many texts as fit, in the order of their coming. Where it fails, the first one
+ * ends, so that a bad text ends no other. */
+static void run_encoder(struct rf_engine_batch *batch)
+{
+    struct rf_encoder_text texts[RF_ENCODER_TEXTS];
+    struct member *members[RF_ENCODER_TEXTS];
+    struct rf_error error;
+    int32_t n = (int32_t)batch->n_members;
+    if (n > RF_ENCODER_TEXTS) n = RF_ENCODER_TEXTS;
+    for (int32_t i = 0; i < n; i++) {
+        members[i] = batch->members[i];
+        texts[i] =
+            (struct rf_encoder_text){members[i]->prompt, members[i]->n_prompt, members[i]->pooling};
+    }
+    if (n == 0) return;
+    double start = rf_clock_seconds();
+    int code = batch->encoder ? 0 : rf_encoder_new(&batch->encoder, batch->root, &error);
+    int32_t fit = code ? 1 : rf_encoder_fits(batch->encoder, texts, n);
+    if (!code) code = rf_encoder_read(batch->encoder, texts, fit, &error);
+    if (code && fit > 1) code = rf_encoder_read(batch->encoder, texts, fit = 1, &error);
+    batch->passes++;
+    for (int32_t i = 0; i < fit; i++) batch->rows += (uint64_t)texts[i].n;
+    batch->pass_seconds += rf_clock_seconds() - start;
+    for (int32_t i = 0; i < fit; i++) take_vector(batch, members[i], i, code, &error);
+}
+
 static void run_pass(struct rf_engine_batch *batch)
 {
+    if (batch->root->engine->source->params.encoder) {
+        run_encoder(batch);
+        return;
+    }
     struct parts parts = {.n = 0};
     struct rf_batch_cost cost;
     rf_parts_add_rounds(&parts, batch);

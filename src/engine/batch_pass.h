@@ -4,6 +4,7 @@
 #define RF_ENGINE_BATCH_PASS_H
 
 #include "engine/embed.h"
+#include "engine/encoder.h"
 #include "engine/generation.h"
 #include "engine/kept.h"
 #include "engine/stored.h"
@@ -54,6 +55,7 @@ struct rf_engine_batch {
     struct kept kept;
     struct rf_stored *stored;      /* texts in a folder; NULL: there is none */
     struct rf_embedder *embedder;  /* NULL: nobody has asked for a vector yet */
+    struct rf_encoder *encoder;    /* likewise of an encoder */
     const struct member *embedded; /* member whose prompt the embedder reads; or NULL */
     uint64_t turn;                 /* the member that comes first in a pass, modulo n_members */
     struct tempo tempo;

@@ -276,14 +276,17 @@ int rf_drafts_choose(struct rf_engine *engine, const riffle_model_options *optio
                      struct rf_error *error)
 {
     struct drafts *drafts = &engine->drafts;
-    int code = rf_chain_parse_all(&drafts->chain, options->chain ? options->chain : "auto", error);
+    int is_encoder = engine->source->params.encoder;
+    const char *asked = is_encoder ? "target" : options->chain ? options->chain : "auto";
+    int code = rf_chain_parse_all(&drafts->chain, asked, error);
     int is_auto = drafts->chain.choice == RF_CHAIN_AUTO;
     if (!code) code = choose_head(engine, options, is_auto, error);
     if (code) return code;
     if (is_auto)
         code = choose_levels(engine, options, error);
     else
-        snprintf(drafts->note, sizeof drafts->note, "as was asked");
+        snprintf(drafts->note, sizeof drafts->note,
+                 is_encoder ? "an encoder writes no text" : "as was asked");
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];

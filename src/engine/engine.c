@@ -8,6 +8,7 @@
 
 #include "devices/shared.h"
 #include "engine/devices.h"
+#include "engine/encoder.h"
 #include "engine/layers.h"
 #include "engine/places.h"
 #include "engine/progress.h"
@@ -75,6 +76,7 @@ static int open_chat(struct rf_engine *engine, const char *name, struct rf_error
     if (name && (strstr(name, "{{") || strstr(name, "{%")))
         return rf_chat_template_new(&engine->chat, name, strlen(name), NULL, bos_text, eos_text,
                                     &engine->allocator, error);
+    if (rf_engine_refuse_encoder(engine, &engine->chat_error)) return 0;
     if (!name && !source->chat_template) {
         rf_fail(&engine->chat_error, RF_ERR_UNSUPPORTED,
                 "%s: the file has no chat template, and no chat_template was chosen", source->name);

@@ -159,7 +159,8 @@ struct rf_slot_shape {
 
 enum rf_op_kind {
     /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares
-     * the rotations of the rows' positions. A draft head's program has one of each. */
+     * the rotations of the rows' positions. A draft head's program has one of each. Adds
+     * weight[1][position] and the row of weight[2] for the token type where they are not NULL. */
     RF_OP_EMBED,
     RF_OP_NORM,   /* out[0] = RMS norm of in[0], less its mean if is_centred, times weight[0], plus
                      bias[0] or NULL; see `column` */
@@ -172,7 +173,9 @@ enum rf_op_kind {
     RF_OP_ATTENTION,  /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
                          follows and its own. With a window the last `window` of them. With a cap,
                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
-                         each head's softmax that has no value (an attention sink) */
+                         each head's softmax that has no value (an attention sink). With
+                         is_whole, over the positions of all rows of the group, which is a whole
+                         text without parents, in a cache of 16 bits */
     /* A convolution between two gates. A row of in[0] is b, c and x side by side. With z = b * x,
      * the row at position t has out[0] = c * (bias[0] + sum over k < rows of weight[0][.][k] * z[t
      * - (rows - 1) + k]), element by element, where z is of the rows that it follows, and 0 before
@@ -216,7 +219,7 @@ enum rf_op_kind {
                            where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
                            in[1] are undefined */
     RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
-    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise */
+    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise, or with is_exact by the error function */
     RF_OP_RELU2,        /* out[0] = max(in[0], 0)^2 */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
@@ -249,6 +252,8 @@ struct rf_op {
     int accumulate;
     int may_stop;   /* a cancelled pass ends after this operation */
     int is_centred; /* of a NORM */
+    int is_whole;   /* of an ATTENTION: rows attend to those behind them, too */
+    int is_exact;   /* of a GELU */
     float scale;
     float cap;      /* 0: none */
     int32_t window; /* 0: none */
@@ -285,6 +290,7 @@ struct rf_rows {
     const int32_t *tokens;
     const int32_t *parents; /* NULL: each follows the one before */
     int32_t n, first_pos;
+    int32_t n_first; /* rows of the first token type, before those of the second; 0: all */
     /* The rows rotate by RF_ROPE_LONG, as the rows before them in the cache did. Only for models
      * with rope_long_factors. */
     int is_long;

@@ -60,7 +60,12 @@ static void plan_from(struct plan_list *list, int32_t first, enum rf_weight_form
 {
     for (int32_t i = first; i < list->count; i++) {
         struct rf_weight_plan *plan = &list->plans[i];
+        int is_encoder = list->source->params.encoder;
+        enum rf_dtype dtype = plan->tensor->dtype;
         if (plan->role != RF_WEIGHT_ROUTER) plan->form = form;
+        if (is_encoder && plan->role == RF_WEIGHT_TABLE) plan->form = RF_WEIGHTS_STORED;
+        plan->is_split =
+            is_encoder && plan->role == RF_WEIGHT_MATRIX && (dtype == RF_F32 || dtype == RF_F16);
         plan->is_mapped =
             rf_source_is_mapped(list->source, plan->tensor->data, plan->tensor->bytes);
         rf_plan_weight(plan);
@@ -89,8 +94,8 @@ static int want_all(struct plan_list *list, const struct rf_source *source,
     model->layers =
         rf_calloc(allocator, (size_t)p->n_layer, sizeof *model->layers, "layers", error);
     if (!list->plans || !model->layers) return RF_ERR_MEMORY;
-#define WANT(field, gguf, hf, role, ne0, ne1, condition) \
-    if ((condition) || &model->field == &model->output)  \
+#define WANT(field, gguf, hf, role, ne0, ne1, condition)                 \
+    if ((condition) || (&model->field == &model->output && !p->encoder)) \
         want(list, -1, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
     RF_EACH_MODEL_TENSOR(WANT)
 #undef WANT /* a tied output head has no tensor but the embedding table */
@@ -214,7 +219,8 @@ int rf_shared_weight_cost(const struct rf_source *source, enum rf_weight_form fo
     for (int32_t i = 0; !code && i < list.count; i++) {
         const struct rf_weight_plan *plan = &list.plans[i];
         /* A tied table is counted with the output head, which reads all of it. */
-        if (plan->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
+        if (plan->role == RF_WEIGHT_TABLE && source->params.tied_output && !source->params.encoder)
+            continue;
         int is_second = rf_is_shared_second(plan, cut);
         const struct rf_backend_kind *kind = is_second ? second : first;
         struct rf_weight_bytes taken = kind->weight_bytes(plan);

@@ -20,8 +20,10 @@ struct rf_layer {
     struct rf_weight *mamba_conv, *mamba_conv_bias; /* a bias may be NULL */
     struct rf_weight *mamba_decay, *mamba_step, *mamba_skip, *mamba_norm;
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_norm_bias, *ffn_post_norm; /* may be NULL */
-    struct rf_weight *gate, *up, *down;                /* gate may be NULL */
-    struct rf_weight *gate_bias, *up_bias, *down_bias; /* may be NULL */
+    struct rf_weight *attn_out_norm, *attn_out_norm_bias; /* of encoders: of the residual stream */
+    struct rf_weight *layer_out_norm, *layer_out_norm_bias; /* behind each branch */
+    struct rf_weight *gate, *up, *down;                     /* gate may be NULL */
+    struct rf_weight *gate_bias, *up_bias, *down_bias;      /* may be NULL */
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
     struct rf_weight *router_choice;                            /* may be NULL */
@@ -35,6 +37,8 @@ struct rf_model {
     struct rf_weights *weights;
     struct rf_weight *token_embd, *output;            /* a tied output has token_embd's tensor */
     struct rf_weight *output_norm, *output_norm_bias; /* a bias may be NULL */
+    /* Of encoders, which have no output: tables that may be NULL, and the norm of their sum. */
+    struct rf_weight *position_embd, *token_types, *embd_norm, *embd_norm_bias;
     struct rf_layer *layers;
 };
 

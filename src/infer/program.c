@@ -72,7 +72,8 @@ static struct rf_op *add_ungated(struct rf_program *program, int32_t i, enum rf_
     struct rf_op *linear =
         add_op(program, in == RF_SLOT_CHOSEN ? RF_OP_EXPERT_LINEAR : RF_OP_LINEAR, i, in, made, up);
     add_op(program, program->params->relu2 ? RF_OP_RELU2 : RF_OP_GELU, i, made,
-           (enum rf_slot)(to + 2), NULL);
+           (enum rf_slot)(to + 2), NULL)
+        ->is_exact = program->params->gelu_exact;
     return linear;
 }
 
@@ -290,10 +291,53 @@ static void add_attention_branch(struct rf_program *program, int32_t i,
     add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->o_bias, layer->attn_post_norm);
 }
 
+/* The feed-forward of RF_SLOT_NORMED, up to the operand of its last matrix. */
+static void add_dense(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    if (layer->gate) {
+        struct rf_op *both = add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
+        both->bias[0] = layer->gate_bias;
+        both->bias[1] = layer->up_bias;
+        return;
+    }
+    add_ungated(program, i, RF_SLOT_NORMED, RF_SLOT_GATE, layer->up)->bias[0] = layer->up_bias;
+}
+
+/* Makes the residual stream its own norm, which is also the next branch's input. */
+static void add_stream_norm(struct rf_program *program, int32_t i, const struct rf_weight *norm,
+                            const struct rf_weight *bias)
+{
+    struct rf_op *op = add_op(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_X, norm);
+    op->is_centred = program->params->layer_norm;
+    op->bias[0] = bias;
+}
+
+/* A layer of an encoder: norms follow the sums. One cache serves all layers, as no later pass reads
+ * the keys and values. */
+static void add_encoder_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    add_op(program, RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, NULL)->may_stop = 1;
+    int32_t first = program->n_body;
+    add_attention_branch(program, i, layer, 0);
+    for (struct rf_op *op = program->body + first; op < program->body + program->n_body; op++) {
+        if (op->kind == RF_OP_ATTENTION) op->is_whole = 1;
+        if (op->kind == RF_OP_ATTENTION || op->kind == RF_OP_ROPE_STORE) op->layer = 0;
+    }
+    add_stream_norm(program, i, layer->attn_out_norm, layer->attn_out_norm_bias);
+    add_op(program, RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, NULL);
+    add_dense(program, i, layer);
+    add_branch(program, i, RF_SLOT_GATED, layer->down, layer->down_bias, NULL);
+    add_stream_norm(program, i, layer->layer_out_norm, layer->layer_out_norm_bias);
+}
+
 /* An architecture with the same parts in another order would differ here. */
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
 {
+    if (program->params->encoder) {
+        add_encoder_layer(program, i, layer);
+        return;
+    }
     add_input(program, i, layer->attn_norm, layer->attn_norm_bias)->may_stop = 1;
     if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     if (layer->conv)
@@ -313,13 +357,7 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         return;
     }
     if (taps_inputs) tap_input(program, RF_INPUT_FFN);
-    if (layer->gate) {
-        struct rf_op *both = add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
-        both->bias[0] = layer->gate_bias;
-        both->bias[1] = layer->up_bias;
-    } else {
-        add_ungated(program, i, RF_SLOT_NORMED, RF_SLOT_GATE, layer->up)->bias[0] = layer->up_bias;
-    }
+    add_dense(program, i, layer);
     if (taps_inputs)
         program->body[program->n_body - 1].out[0] = tap_slot(RF_INPUT_DOWN);
     else
@@ -392,7 +430,7 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_ALPHA] = {.width = params->delta_values},
         [RF_SLOT_RECALLED] = {.width = n_delta},
         [RF_SLOT_DELTA] = {.width = n_delta, .is_operand = 1},
-        [RF_SLOT_LOGITS] = {.width = params->n_vocab},
+        [RF_SLOT_LOGITS] = {.width = params->encoder ? 0 : params->n_vocab},
     };
     memcpy(program->slots, slots, sizeof slots);
     const int32_t inputs[RF_LAYER_INPUTS] = {[RF_INPUT_QKV] = params->n_embd,
@@ -412,7 +450,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
                        const struct rf_view_options *options, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    size_t most = 1 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
+    size_t most = 2 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
                   (options->taps_inputs ? RF_LAYER_INPUTS : 0) +
                   (options->head ? RF_FEATURE_OPS : 0);
     *program =
@@ -424,15 +462,18 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     made->body = (struct rf_op *)(made + 1);
     made->head = made->body + most;
     shape_slots(made, options);
-    add_op(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd)->scale =
-        factor_or_1(params->embedding_scale);
+    struct rf_op *embed = add_op(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd);
+    embed->scale = factor_or_1(params->embedding_scale);
+    embed->weight[1] = model->position_embd;
+    embed->weight[2] = model->token_types;
+    if (params->encoder) add_stream_norm(made, -1, model->embd_norm, model->embd_norm_bias);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
         add_layer(made, i, &model->layers[i], options->taps_inputs);
         add_tap(made, i, options);
     }
     made->n_body += rf_features_ops(options->head, made->body + made->n_body);
-    add_head(made, model);
+    if (!params->encoder) add_head(made, model);
     assert((size_t)made->n_body <= most);
     return 0;
 }

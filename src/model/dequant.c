@@ -101,6 +101,20 @@ static void dequant_mxfp4(const uint8_t *restrict block, float *restrict out)
     }
 }
 
+/* Levels that fit normally distributed weights better than equal steps do. */
+static const float iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+static void dequant_iq4_nl(const uint8_t *restrict block, float *restrict out)
+{
+    float d = load_f16(block);
+    const uint8_t *q = block + 2;
+    for (int i = 0; i < 16; i++) {
+        out[i] = d * iq4_levels[q[i] & 15];
+        out[i + 16] = d * iq4_levels[q[i] >> 4];
+    }
+}
+
 /* dtype.h has its definition. */
 static void dequant_w4a8(const uint8_t *restrict block, float *restrict out)
 {
@@ -208,13 +222,31 @@ static void dequant_q6_k(const uint8_t *restrict block, float *restrict out)
     }
 }
 
+/* An F16 d; the upper two bits of eight scales, then their lower four; and eight groups of codes as
+ * in IQ4_NL. A scale is less 32. */
+static void dequant_iq4_xs(const uint8_t *restrict block, float *restrict out)
+{
+    float d = load_f16(block);
+    uint32_t upper = load_u16(block + 2);
+    const uint8_t *q = block + 8;
+    for (int g = 0; g < 8; g++, q += 16, out += 32) {
+        uint32_t low = block[4 + g / 2] >> g % 2 * 4 & 15u;
+        float s = d * (float)((int)(low | (upper >> 2 * g & 3) << 4) - 32);
+        for (int i = 0; i < 16; i++) {
+            out[i] = s * iq4_levels[q[i] & 15];
+            out[i + 16] = s * iq4_levels[q[i] >> 4];
+        }
+    }
+}
+
 typedef void block_fn(const uint8_t *restrict block, float *restrict out);
 
 static block_fn *const block_of[RF_DTYPE_LIMIT] = {
-    [RF_Q4_0] = dequant_q4_0, [RF_Q4_1] = dequant_q4_1,   [RF_Q5_0] = dequant_q5_0,
-    [RF_Q5_1] = dequant_q5_1, [RF_Q8_0] = dequant_q8_0,   [RF_Q2_K] = dequant_q2_k,
-    [RF_Q3_K] = dequant_q3_k, [RF_Q4_K] = dequant_q4_k,   [RF_Q5_K] = dequant_q5_k,
-    [RF_Q6_K] = dequant_q6_k, [RF_MXFP4] = dequant_mxfp4, [RF_W4A8] = dequant_w4a8,
+    [RF_Q4_0] = dequant_q4_0,     [RF_Q4_1] = dequant_q4_1,     [RF_Q5_0] = dequant_q5_0,
+    [RF_Q5_1] = dequant_q5_1,     [RF_Q8_0] = dequant_q8_0,     [RF_Q2_K] = dequant_q2_k,
+    [RF_Q3_K] = dequant_q3_k,     [RF_Q4_K] = dequant_q4_k,     [RF_Q5_K] = dequant_q5_k,
+    [RF_Q6_K] = dequant_q6_k,     [RF_MXFP4] = dequant_mxfp4,   [RF_W4A8] = dequant_w4a8,
+    [RF_IQ4_NL] = dequant_iq4_nl, [RF_IQ4_XS] = dequant_iq4_xs,
 };
 
 static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, size_t n)

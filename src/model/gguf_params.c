@@ -257,7 +257,7 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
             rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %g, which is not supported", gguf->key,
                    value);
     }
-    if (!rf_gguf_bool(gguf, ".attention.causal", 1))
+    if (!reading->source->params.encoder && !rf_gguf_bool(gguf, ".attention.causal", 1))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is false; only causal models can run",
                gguf->key);
     /* The sections differ in images alone. */
@@ -376,9 +376,17 @@ static void read_sampling(struct rf_gguf *gguf)
 static void gguf_pooling(struct rf_gguf *gguf)
 {
     int64_t named = rf_gguf_integer(gguf, ".pooling_type", INT32_MIN, INT32_MAX, 0);
-    gguf->reading->source->pooling = named == 1   ? RF_POOLING_MEAN
-                                     : named == 3 ? RF_POOLING_LAST
-                                                  : RF_POOLING_NONE;
+    static const enum rf_pooling known[] = {RF_POOLING_NONE, RF_POOLING_MEAN, RF_POOLING_CLS,
+                                            RF_POOLING_LAST, RF_POOLING_RANK};
+    struct rf_source *source = gguf->reading->source;
+    int is_known = named >= 0 && named < (int64_t)(sizeof known / sizeof *known);
+    int may_be = is_known && (source->params.encoder || named == 1 || named == 3);
+    source->pooling = may_be ? known[named] : RF_POOLING_NONE;
+    if (source->params.encoder && !is_known)
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "key %s is %" PRId64 "; known are 0 (none), 1 (mean), 2 (the first token), 3 (the "
+               "last) and 4 (a reranker)",
+               gguf->key, named);
 }
 
 /* Makers may write any number here, or another type: then the file names no mix. */

@@ -4,6 +4,13 @@
 #include "model/cursor.h"
 #include "model/gguf.h"
 
+/* Gemma 4: merges of characters, and bytes where no piece fits. */
+static int is_gemma4(struct rf_gguf *gguf)
+{
+    return rf_str_is(rf_gguf_string(gguf, "tokenizer.ggml.model", (struct rf_str){NULL, 0}),
+                     "gemma4");
+}
+
 static void read_kind(struct rf_gguf *gguf)
 {
     struct rf_vocab *vocab = &gguf->reading->source->vocab;
@@ -14,9 +21,14 @@ static void read_kind(struct rf_gguf *gguf)
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
     else if (rf_str_is(model, "gpt2"))
         vocab->kind = RF_VOCAB_BPE;
+    else if (rf_str_is(model, "gemma4"))
+        vocab->kind = RF_VOCAB_SENTENCEPIECE; /* with merges of characters */
+    else if (rf_str_is(model, "bert") && gguf->reading->source->params.encoder)
+        vocab->kind = RF_VOCAB_WORDPIECE;
     else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known; llama and gpt2 are",
+               "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not known here; llama, gpt2 and "
+               "gemma4 are, and bert of encoders",
                rf_shown(model), model.data);
     vocab->pre = rf_gguf_string(gguf, "tokenizer.ggml.pre", rf_str_of("default"));
 }
@@ -103,12 +115,26 @@ static int32_t read_id(struct rf_gguf *gguf, const char *key, int32_t otherwise)
     return (int32_t)id;
 }
 
+/* BERT's own ids, which files may leave out. */
+enum { BERT_UNK = 100, BERT_CLS = 101, BERT_SEP = 102 };
+
 static void read_ids(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
-    int spm = vocab->kind == RF_VOCAB_SENTENCEPIECE;
-    vocab->bos = read_id(gguf, "tokenizer.ggml.bos_token_id", spm ? 1 : -1);
+    int spm = vocab->kind == RF_VOCAB_SENTENCEPIECE, words = vocab->kind == RF_VOCAB_WORDPIECE;
+    vocab->bos = read_id(gguf, "tokenizer.ggml.bos_token_id", spm ? 1 : words ? BERT_CLS : -1);
     vocab->eos = read_id(gguf, "tokenizer.ggml.eos_token_id", spm ? 2 : -1);
-    vocab->unk = read_id(gguf, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1);
+    vocab->unk = read_id(gguf, "tokenizer.ggml.unknown_token_id", spm ? 0 : words ? BERT_UNK : -1);
+    vocab->sep = -1;
+    if (gguf->reading->source->params.encoder) {
+        /* The first key is what llama.cpp's converter has always written. */
+        vocab->sep = read_id(gguf, "tokenizer.ggml.seperator_token_id", words ? BERT_SEP : -1);
+        if (vocab->sep < 0) vocab->sep = read_id(gguf, "tokenizer.ggml.separator_token_id", -1);
+        if (vocab->sep < 0) vocab->sep = vocab->eos;
+        if (vocab->sep < 0)
+            rf_bad(gguf->reading, RF_ERR_FORMAT,
+                   "the vocabulary of an encoder has no token that ends texts "
+                   "(tokenizer.ggml.seperator_token_id)");
+    }
     vocab->pad = read_id(gguf, "tokenizer.ggml.padding_token_id", -1);
     vocab->eot = read_id(gguf, "tokenizer.ggml.eot_token_id", -1);
 }
@@ -117,6 +143,8 @@ static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
     vocab->ignore_merges = -1; /* no keys: the pre-tokenizer decides */
     vocab->nfc = -1;
+    vocab->lowercase = rf_gguf_bool(gguf, "tokenizer.ggml.normalizer.lowercase", -1);
+    vocab->strip_accents = rf_gguf_bool(gguf, "tokenizer.ggml.normalizer.strip_accents", -1);
     vocab->add_bos = rf_gguf_bool(gguf, "tokenizer.ggml.add_bos_token", -1);
     vocab->add_eos = rf_gguf_bool(gguf, "tokenizer.ggml.add_eos_token", -1);
     vocab->add_space_prefix = rf_gguf_bool(gguf, "tokenizer.ggml.add_space_prefix", -1);
@@ -124,13 +152,24 @@ static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
         rf_gguf_bool(gguf, "tokenizer.ggml.remove_extra_whitespaces", -1);
 }
 
+/* What its tokenizer.json states and the file does not. Files of early converters have a false
+ * add_bos_token. */
+static void set_gemma4(struct rf_vocab *vocab)
+{
+    vocab->add_bos = 1;
+    vocab->add_space_prefix = 0;
+    vocab->remove_extra_whitespaces = 0;
+}
+
 void rf_gguf_read_vocab(struct rf_gguf *gguf)
 {
     struct rf_vocab *vocab = &gguf->reading->source->vocab;
     read_kind(gguf);
     gguf_tokens(gguf);
-    if (vocab->kind == RF_VOCAB_BPE) gguf_merges(gguf);
+    int gemma4 = is_gemma4(gguf);
+    if (vocab->kind == RF_VOCAB_BPE || gemma4) gguf_merges(gguf);
     read_ids(gguf, vocab);
     read_flags(gguf, vocab);
+    if (gemma4) set_gemma4(vocab);
     if (!gguf->reading->code) rf_vocab_check(gguf->reading);
 }

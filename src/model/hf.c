@@ -180,6 +180,13 @@ static void hf_read_pooling(struct rf_hf *hf)
         hf->reading.source->pooling = RF_POOLING_MEAN;
     if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_lasttoken"), &flag) && flag)
         hf->reading.source->pooling = RF_POOLING_LAST;
+    if (!hf->reading.source->params.encoder) return;
+    if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_cls_token"), &flag) && flag)
+        hf->reading.source->pooling = RF_POOLING_CLS;
+    if (hf->pooling && !hf->reading.source->pooling)
+        rf_bad_part(&hf->reading, "1_Pooling/config.json", RF_ERR_UNSUPPORTED,
+                    "names no pooling that is supported: these are the mean of the tokens, the "
+                    "first and the last one");
 }
 
 static void hf_read_all(struct rf_hf *hf)

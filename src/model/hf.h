@@ -99,5 +99,8 @@ void rf_hf_read_bpe(struct rf_hf *hf);
 void rf_hf_read_character_bpe(struct rf_hf *hf);
 void rf_hf_read_unigram(struct rf_hf *hf);
 void rf_hf_read_sentencepiece(struct rf_hf *hf);
+void rf_hf_read_wordpiece(struct rf_hf *hf);
+/* Finds the tokens that the tokenizer of an encoder puts around a text. */
+void rf_hf_read_ends(struct rf_hf *hf);
 
 #endif

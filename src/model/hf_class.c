@@ -2,6 +2,7 @@
 #include "model/hf_class.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "model/reader.h"
 #include "model/rope.h"
@@ -415,6 +416,16 @@ static const struct rf_hf_class classes[] = {
     .arch = RF_ARCH_GEMMA3, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8,         \
     .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096, \
     .windows = RF_HF_WINDOW_PERIOD, .reads_period = 1, .is_tied = 1, ATTENTION_BIAS
+#define BERT                                                                                      \
+    .arch = RF_ARCH_BERT, .n_layer = 12, .n_embd = 768, .n_ff = 3072, .n_head = 12, .n_ctx = 512, \
+    .rms_eps = 1e-12, .rope = PLAIN_ROPE, .is_tied = 1
+#define NOMIC                                                                             \
+    .arch = RF_ARCH_NOMIC_BERT, .n_layer = 12, .n_embd = 768, .n_ff = 3072, .n_head = 12, \
+    .n_ctx = 2048, .rms_eps = 1e-12, .rope = {.theta = 1000}, .is_tied = 1
+    {.name = "BertModel", .model_type = "bert", BERT},
+    {.name = "BertForSequenceClassification", .model_type = "bert", BERT},
+    {.name = "BertForMaskedLM", .model_type = "bert", BERT},
+    {.name = "NomicBertModel", .model_type = "nomic_bert", NOMIC},
     {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", GEMMA3},
     {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .has_vision = 1, GEMMA3},
 };
@@ -451,8 +462,9 @@ const struct rf_hf_class *rf_hf_find_class(struct rf_hf *hf)
         rf_bad_part(&hf->reading, "config.json", RF_ERR_FORMAT, "architectures is missing");
     char known[512];
     for (size_t i = 0; i < n; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 classes[i].model_type);
+        if (!i || strcmp(classes[i].model_type, classes[i - 1].model_type) != 0)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                     classes[i].model_type);
     rf_bad_part(&hf->reading, "config.json", RF_ERR_UNSUPPORTED,
                 "the architecture \"%.*s\" is not known; these are, by their model_type: %s",
                 rf_shown(name), name.data, known);

@@ -7,6 +7,7 @@
 #include "model/arch.h"
 #include "model/hf.h"
 #include "model/hf_class.h"
+#include "model/hf_encoder.h"
 
 static const char file[] = "config.json";
 
@@ -327,7 +328,9 @@ void rf_hf_read_params(struct rf_hf *hf)
     hf->has_vision = class->has_vision;
     if (hf->has_vision) hf->text = rf_hf_object(hf, "text_config");
     if (!hf->text) rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "text_config is missing");
-    if (!hf->reading.code && class->names_text)
+    if (!hf->reading.code && rf_arch_row(class->arch)->traits.encoder)
+        rf_hf_read_encoder(hf, class);
+    else if (!hf->reading.code && class->names_text)
         read_named_text(hf, class);
     else if (!hf->reading.code)
         rf_hf_read_params_of(hf, class);

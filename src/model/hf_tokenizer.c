@@ -200,6 +200,9 @@ static void read_tokenizer(struct rf_hf *hf)
     if (is_bpe && contains_byte_level(rf_json_get(hf->tokenizer, "pre_tokenizer"))) {
         vocab->kind = RF_VOCAB_BPE;
         rf_hf_read_bpe(hf);
+    } else if (rf_str_is(type, "WordPiece") && hf->reading.source->params.encoder) {
+        vocab->kind = RF_VOCAB_WORDPIECE;
+        rf_hf_read_wordpiece(hf);
     } else if (hf->files->sentencepiece.data) {
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
         rf_hf_read_sentencepiece(hf);
@@ -214,7 +217,7 @@ static void read_tokenizer(struct rf_hf *hf)
     } else {
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "a model of type \"%.*s\" is not supported; BPE and "
-                    "Unigram are",
+                    "Unigram are, and WordPiece of encoders",
                     rf_shown(type), type.data);
     }
 }
@@ -230,7 +233,7 @@ void rf_hf_read_vocab(struct rf_hf *hf)
     vocab->strips = rf_keep(reading, n, sizeof *vocab->strips, "vocabulary");
     if (reading->code) return;
     vocab->pre = rf_str_of("default");
-    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;
+    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = vocab->sep = -1;
     vocab->add_space_prefix = vocab->remove_extra_whitespaces = vocab->nfc = -1;
     read_tokenizer(hf);
     read_added_tokens(hf);
@@ -241,6 +244,7 @@ void rf_hf_read_vocab(struct rf_hf *hf)
     vocab->pad = read_special(hf, "pad_token", "pad_token_id", vocab->pad);
     read_end_of_turn(hf);
     read_habits(hf);
+    if (reading->source->params.encoder) rf_hf_read_ends(hf);
     read_chat_template(hf);
     if (!reading->code) rf_vocab_check(reading);
 }

@@ -7,6 +7,7 @@
 
 #include "model/cursor.h"
 #include "model/hf.h"
+#include "model/hf_encoder.h"
 #include "model/tensors.h"
 
 enum { MAX_HEADER_BYTES = 100 << 20 /* the reference reader's limit */ };
@@ -165,6 +166,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
                      size_t bytes, int32_t *expert)
 {
     *expert = -1;
+    if (p->encoder) return rf_encoder_name(p, name, to_gguf, buffer, bytes);
     static const char *const prefixes[] = {"blk.", "model.layers."};
     size_t n = strlen(prefixes[to_gguf]);
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
@@ -358,6 +360,7 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     /* A layer that predicts further tokens. */
     if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
+    if (reading->source->params.encoder && rf_encoder_leaves_out(reading->source, name)) return;
     if (reading->source->params.one_branch && takes_prefix(&name, "backbone.")) {
         snprintf(of_text, sizeof of_text, "model.%s", name);
         name = of_text;

@@ -39,6 +39,8 @@ enum rf_arch {
     RF_ARCH_COHERE2,
     RF_ARCH_STARCODER2,
     RF_ARCH_MISTRAL3,
+    RF_ARCH_BERT,
+    RF_ARCH_NOMIC_BERT,
     RF_ARCH_GRANITEHYBRID,
     RF_ARCH_NEMOTRON_H,
     RF_ARCH_NEMOTRON_H_MOE
@@ -152,6 +154,12 @@ struct rf_params {
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_tiled;
     int32_t is_mamba;         /* these are the sizes of Mamba-2 */
     float step_min, step_max; /* limits of Mamba-2's time steps; step_max 0: none */
+    /* An encoder (bert): a row attends to all rows of its text, norms follow the sums of residual
+     * and branch, and there is no output head. */
+    int32_t encoder;
+    int32_t gelu_exact;    /* gelu is by the error function, not by tanh */
+    int32_t positions;     /* position_embd.weight exists: a row for each position */
+    int32_t n_token_types; /* rows of token_types.weight, of which texts have the first; 0: none */
     int32_t attn_gate; /* attention's results are times a sigmoid; attn_q.weight has for each head
                           the rows of q, then those of its gate */
 };
@@ -343,7 +351,13 @@ struct rf_recommended_sampling {
 };
 
 /* How the rows of a text's tokens become its vector. */
-enum rf_pooling { RF_POOLING_NONE, RF_POOLING_MEAN, RF_POOLING_LAST };
+enum rf_pooling {
+    RF_POOLING_NONE,
+    RF_POOLING_MEAN,
+    RF_POOLING_LAST,
+    RF_POOLING_CLS, /* the first token's row */
+    RF_POOLING_RANK /* a reranker: the head of classification over the first token's row */
+};
 
 struct rf_source {
     struct rf_params params;
@@ -354,6 +368,8 @@ struct rf_source {
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
+    int32_t n_labels;        /* rows of cls.output.weight, or of cls.weight where it is alone; 0:
+                                there is no head of classification */
     enum rf_pooling pooling; /* the pooling that the file names; NONE: no or another one */
     uint64_t file_bytes;     /* sum over all files */
     struct rf_tensor *tensors;

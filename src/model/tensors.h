@@ -6,6 +6,11 @@
 
 #define RF_TOKEN_EMBD "token_embd.weight"
 #define RF_OUTPUT "output.weight"
+#define RF_POSITION_EMBD "position_embd.weight"
+#define RF_TOKEN_TYPES "token_types.weight"
+/* Linear layers of an encoder's head of classification; names without ".weight" and ".bias". */
+#define RF_CLS "cls"
+#define RF_CLS_OUT "cls.output"
 #define RF_ROUTER "ffn_gate_inp.weight"
 #define RF_CONV "shortconv.conv.weight"
 #define RF_DELTA_CONV "ssm_conv1d.weight"
@@ -49,8 +54,17 @@ enum rf_weight_role {
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
-    X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, 1) \
-    X(output_norm_bias, "output_norm.bias", "model.norm.bias", VECTOR, p->n_embd, 1, p->norm_bias) \
+    X(position_embd, RF_POSITION_EMBD, "model.embed_positions.weight", TABLE, p->n_embd, \
+      p->n_ctx_train, p->positions) \
+    X(token_types, RF_TOKEN_TYPES, "model.embed_types.weight", TABLE, p->n_embd, \
+      p->n_token_types, p->n_token_types > 0) \
+    X(embd_norm, "token_embd_norm.weight", "model.embed_norm.weight", VECTOR, p->n_embd, 1, \
+      p->encoder) \
+    X(embd_norm_bias, "token_embd_norm.bias", "model.embed_norm.bias", VECTOR, p->n_embd, 1, \
+      p->encoder) \
+    X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, !p->encoder) \
+    X(output_norm_bias, "output_norm.bias", "model.norm.bias", VECTOR, p->n_embd, 1, \
+      p->norm_bias && !p->encoder) \
     X(output, RF_OUTPUT, "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
@@ -127,6 +141,14 @@ enum rf_weight_role {
       p->n_embd, rf_is_mamba(p, layer)) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
+    X(attn_out_norm, "attn_output_norm.weight", "attn_output_norm.weight", VECTOR, p->n_embd, 1, \
+      p->encoder) \
+    X(attn_out_norm_bias, "attn_output_norm.bias", "attn_output_norm.bias", VECTOR, p->n_embd, 1, \
+      p->encoder) \
+    X(layer_out_norm, "layer_output_norm.weight", "layer_output_norm.weight", VECTOR, p->n_embd, \
+      1, p->encoder) \
+    X(layer_out_norm_bias, "layer_output_norm.bias", "layer_output_norm.bias", VECTOR, p->n_embd, \
+      1, p->encoder) \
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, RF_HAS_FFN_NORM(p)) \
     X(ffn_norm_bias, "ffn_norm.bias", "post_attention_layernorm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && RF_HAS_FFN_NORM(p)) \

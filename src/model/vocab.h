@@ -10,7 +10,8 @@
 enum rf_vocab_kind {
     RF_VOCAB_NONE = 0,
     RF_VOCAB_SENTENCEPIECE = 1, /* "llama": pieces with scores */
-    RF_VOCAB_BPE = 2            /* "gpt2": byte-level BPE with merges */
+    RF_VOCAB_BPE = 2,           /* "gpt2": byte-level BPE with merges */
+    RF_VOCAB_WORDPIECE = 3 /* "bert": pieces of words; those that begin one begin with U+2581 */
 };
 
 /* GGUF's tokenizer.ggml.token_type; the numbers are sentencepiece's. */
@@ -63,10 +64,12 @@ struct rf_vocab {
     struct rf_str spm_proto;
     int8_t unigram; /* SentencePiece without such a proto: 1: the pieces of the greatest sum of
                        scores, 0: BPE */
-    int32_t bos, eos, unk, pad; /* -1: none. All are < n_tokens. */
-    int32_t eot;                /* end of turn, where the file names one besides eos; -1: none */
-    int8_t add_bos, add_eos;    /* 1, 0, or -1: not stated, the default of the kind applies */
-    int8_t add_space_prefix;    /* enum rf_space_prefix bits, or -1 as above */
+    int32_t bos, eos, unk, pad;      /* -1: none. All are < n_tokens. */
+    int32_t sep;                     /* ends a text of an encoder; -1: none */
+    int8_t lowercase, strip_accents; /* word pieces: of characters; -1: yes; as lowercase */
+    int32_t eot;             /* end of turn, where the file names one besides eos; -1: none */
+    int8_t add_bos, add_eos; /* 1, 0, or -1: not stated, the default of the kind applies */
+    int8_t add_space_prefix; /* enum rf_space_prefix bits, or -1 as above */
     int8_t remove_extra_whitespaces;
     int8_t ignore_merges; /* BPE: a word that is a token becomes that token, whatever the merges say
                              (llama3); -1: the default of the pre-tokenizer */

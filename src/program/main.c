@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/offer.h"
 #include "options/help.h"
 #include "options/input.h"
 #include "options/options.h"
@@ -15,7 +16,6 @@
 #include "platform/topology.h"
 #include "riffle.h"
 #include "terminal/ask.h"
-#include "verbs/offer.h"
 #include "verbs/verbs.h"
 
 /* NULL if there is no such verb. */

@@ -14,6 +14,7 @@
 #include "text/spm_merge.h"
 #include "text/spm_model.h"
 #include "text/tokens.h"
+#include "text/wordpiece.h"
 
 enum { MAX_END_TOKENS = 32 };
 
@@ -21,7 +22,8 @@ struct rf_tokenizer {
     struct rf_arena arena; /* the memory of everything but parts of bpe and spm */
     const struct rf_vocab *vocab;
     char name[64];
-    struct rf_bpe *bpe; /* one of bpe, spm and merge is set */
+    struct rf_bpe *bpe; /* one of bpe, words, spm and merge is set */
+    struct rf_wordpiece *words;
     struct rf_spm *spm;
     struct rf_spm_merge *merge;
     struct rf_spm_model model; /* read for spm and merge */
@@ -33,7 +35,7 @@ struct rf_tokenizer {
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     size_t longest; /* bytes of a text that one token may stand for; 0: without bound */
-    int32_t bos, eos;
+    int32_t bos, eos, sep;
     int adds_bos;
     int space_prefix; /* enum rf_space_prefix bits */
 };
@@ -81,7 +83,7 @@ static int32_t checked_special(const struct rf_vocab *vocab, int32_t id)
 static void set_types(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
-    const uint8_t *types = t->bpe ? vocab->types : t->model.types;
+    const uint8_t *types = t->bpe || t->words ? vocab->types : t->model.types;
     const int continues = has_messages(vocab);
     t->types = rf_take(reading, (size_t)vocab->n_tokens, 1, "vocabulary");
     for (int32_t id = 0; t->types && id < vocab->n_tokens; id++) {
@@ -132,7 +134,7 @@ static void set_texts(struct rf_tokenizer *t, struct rf_reading *reading)
         t->texts[id] = (struct rf_str){out, bytes};
         out += bytes;
     }
-    for (int byte = 0; !t->bpe && t->model.bytes[0] >= 0 && byte < 256; byte++) {
+    for (int byte = 0; !t->bpe && !t->words && t->model.bytes[0] >= 0 && byte < 256; byte++) {
         struct rf_str *text = &t->texts[t->model.bytes[byte]];
         all[text->data - all] = (char)byte; /* "<0x0A>" is longer than its byte */
         text->bytes = 1;
@@ -159,6 +161,7 @@ static void set_special(struct rf_tokenizer *t, struct rf_reading *reading)
 static size_t longest_text(const struct rf_tokenizer *t)
 {
     size_t longest = 0;
+    if (t->words) return 0; /* white space and controls have no token */
     int drops = t->bpe ? !rf_bpe_has_all_bytes(t->bpe)
                        : t->model.remove_extra_whitespaces || t->model.bytes[0] < 0;
     if (drops || t->vocab->strips) return 0;
@@ -175,6 +178,13 @@ static void make_bpe(struct rf_tokenizer *t, struct rf_reading *reading)
     const struct rf_pretokenizer_info *info = rf_pretokenizer_find(t->vocab->pre);
     t->adds_bos = info->adds_bos;
     snprintf(t->name, sizeof t->name, "bpe:%s", info->name);
+}
+
+static void make_words(struct rf_tokenizer *t, struct rf_reading *reading)
+{
+    t->words = rf_wordpiece_new(t->vocab, reading);
+    t->adds_bos = 1;
+    snprintf(t->name, sizeof t->name, "wordpiece");
 }
 
 static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
@@ -211,6 +221,8 @@ static void tokenizer_build(struct rf_tokenizer *t, struct rf_reading *reading)
     const struct rf_vocab *vocab = t->vocab;
     if (vocab->kind == RF_VOCAB_BPE)
         make_bpe(t, reading);
+    else if (vocab->kind == RF_VOCAB_WORDPIECE)
+        make_words(t, reading);
     else if (vocab->kind == RF_VOCAB_SENTENCEPIECE)
         make_spm(t, reading);
     else
@@ -218,6 +230,7 @@ static void tokenizer_build(struct rf_tokenizer *t, struct rf_reading *reading)
     if (reading->code) return;
     t->bos = checked_special(vocab, vocab->bos);
     t->eos = checked_special(vocab, vocab->eos);
+    t->sep = checked_special(vocab, vocab->sep);
     if (vocab->add_bos >= 0) t->adds_bos = vocab->add_bos;
     if (t->bos < 0) t->adds_bos = 0;
     set_types(t, reading);
@@ -248,6 +261,7 @@ void rf_tokenizer_free(struct rf_tokenizer *t)
     if (!t) return;
     struct rf_arena arena = t->arena; /* t is in it */
     rf_bpe_free(t->bpe);
+    rf_wordpiece_free(t->words);
     rf_spm_free(t->spm);
     rf_spm_merge_free(t->merge);
     rf_arena_free(&arena);
@@ -327,6 +341,8 @@ static void encode_stretch(struct encoding *e, const char *text, size_t n)
     if (n == 0) return;
     if (e->t->bpe)
         rf_bpe_encode(e->t->bpe, text, n, &e->out);
+    else if (e->t->words)
+        rf_wordpiece_encode(e->t->words, text, n, &e->out);
     else
         encode_pieces(e, text, n);
     e->prefix = 0;
@@ -437,6 +453,8 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
         if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }
     if (!e.out.code) encode_text(&e, &search, &run);
+    if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->sep >= 0)
+        rf_tokens_append(&e.out, &t->sep, 1);
     if (e.out.code) tokens->count = before;
     rf_bytes_free(allocator, &joined);
     return e.out.code;
@@ -464,7 +482,7 @@ enum rf_token_type rf_token_kind(const struct rf_tokenizer *t, int32_t token)
 
 int rf_tokenizer_strips_first_space(const struct rf_tokenizer *t)
 {
-    return !t->bpe && t->space_prefix;
+    return !t->bpe && !t->words && t->space_prefix;
 }
 
 int rf_token_is_end(const struct rf_tokenizer *t, int32_t token)
@@ -482,6 +500,11 @@ int32_t rf_tokenizer_bos(const struct rf_tokenizer *t)
 int32_t rf_tokenizer_eos(const struct rf_tokenizer *t)
 {
     return t->eos;
+}
+
+int32_t rf_tokenizer_sep(const struct rf_tokenizer *t)
+{
+    return t->sep;
 }
 
 int rf_tokenizer_adds_bos(const struct rf_tokenizer *t)

@@ -31,14 +31,15 @@ struct rf_segment {
 };
 
 enum {
-    RF_ENCODE_BOS = 1, /* begin with BOS where the model adds one, unless the text already does */
+    RF_ENCODE_BOS = 1, /* begin with BOS where the model adds one, unless the text already does; end
+                          with the token that ends texts if it is an encoder's */
     RF_ENCODE_CONTINUE = 2 /* the text continues earlier text: no BOS, no space prefix */
 };
 
 /* Encodes the concatenation of the segments; segment borders do not split words. Appends ids to
  * *tokens, which starts zeroed, but for a limit, and is freed with rf_tokens_free. Invalid UTF-8 is
- * encoded byte by byte where the vocabulary has byte tokens, else as U+FFFD. Never appends EOS,
- * since a prompt goes on. On failure *tokens is unchanged. The worst case takes O(n log n) time. */
+ * encoded byte by byte where the vocabulary has byte tokens, else as U+FFFD. Appends no EOS to
+ * prompts, which go on. On failure *tokens is unchanged. The worst case takes O(n log n) time. */
 struct rf_tokens {
     int32_t *ids;
     size_t count, cap;
@@ -70,7 +71,9 @@ int rf_token_is_end(const struct rf_tokenizer *tokenizer, int32_t token);
 int32_t rf_tokenizer_bos(const struct rf_tokenizer *tokenizer); /* -1: none */
 int32_t rf_tokenizer_eos(const struct rf_tokenizer *tokenizer);
 int rf_tokenizer_adds_bos(const struct rf_tokenizer *tokenizer);
-/* "sentencepiece" or "bpe:qwen2". */
+/* The token that ends texts of an encoder; -1: none. */
+int32_t rf_tokenizer_sep(const struct rf_tokenizer *tokenizer);
+/* "sentencepiece", "wordpiece" or "bpe:qwen2". */
 const char *rf_tokenizer_name(const struct rf_tokenizer *tokenizer);
 
 #endif

@@ -28,15 +28,34 @@ static void pack_panel(const struct rf_weight_plan *plan, const struct rf_kernel
                     plan->columns, out);
 }
 
+/* A row as three in BF16 (RF_SPLIT_PARTS). */
+static void split_row(const struct rf_weight_plan *plan, const void *data, uint16_t *out)
+{
+    enum { PART = 256 };
+    float values[PART];
+    size_t n = plan->columns, bytes = rf_dtype_bytes(plan->tensor->dtype, 1);
+    for (size_t at = 0; at < n; at += PART) {
+        size_t some = n - at < PART ? n - at : PART;
+        rf_dequantize_f32(plan->tensor->dtype, (const char *)data + at * bytes, values, some);
+        for (size_t j = 0; j < some; j++) {
+            uint16_t upper = rf_f32_to_bf16(values[j]);
+            out[at + j] = out[2 * n + at + j] = upper;
+            out[n + at + j] = rf_f32_to_bf16(values[j] - rf_bf16_to_f32(upper));
+        }
+    }
+}
+
 /* Rows [first, first + n), counted through all experts. */
 static void convert_rows(const struct rf_weight_plan *plan, size_t first, size_t n, char *out,
                          void *scratch)
 {
     const struct rf_tensor *tensor = plan->tensor;
-    size_t step = tensor->scattered ? 1 : n;
+    size_t step = tensor->scattered || plan->is_split ? 1 : n;
     for (size_t r = 0; r < n; r += step, out += step * plan->strip_bytes) {
         const void *data = rf_tensor_rows(tensor, first + r, step, scratch);
-        if (plan->is_matrix)
+        if (plan->is_split)
+            split_row(plan, data, (uint16_t *)(void *)out);
+        else if (plan->is_matrix)
             rf_dequantize_bf16(tensor->dtype, data, (uint16_t *)(void *)out, step * plan->columns);
         else
             rf_dequantize_f32(tensor->dtype, data, (float *)(void *)out, step * plan->columns);

@@ -22,7 +22,7 @@ static void plan_type(struct rf_weight_plan *plan)
     plan->is_matrix = plan->role != RF_WEIGHT_TABLE && plan->role != RF_WEIGHT_VECTOR;
     plan->dtype = tensor->dtype;
     plan->format = RF_FORMAT_BF16;
-    if (plan->is_matrix && plan->form != RF_WEIGHTS_STORED) {
+    if (plan->is_matrix && plan->form != RF_WEIGHTS_STORED && !plan->is_split) {
         plan->target = targets[plan->form];
         plan->dtype = rf_cast_type(plan->target, tensor->dtype, tensor->ne[0]);
     }
@@ -45,7 +45,7 @@ static void plan_sizes(struct rf_weight_plan *plan)
     plan->strip_rows = has_panels ? RF_PANEL_ROWS : 1;
     plan->strips = (plan->rows + plan->strip_rows - 1) / plan->strip_rows;
     plan->strip_bytes = has_panels        ? rf_panel_bytes(plan->format, plan->columns)
-                        : plan->is_matrix ? plan->columns * sizeof(uint16_t)
+                        : plan->is_matrix ? rf_plan_packed_columns(plan) * sizeof(uint16_t)
                         : plan->role == RF_WEIGHT_VECTOR ? plan->columns * sizeof(float)
                                                          : 0;
     plan->matrix_bytes = plan->strips * plan->strip_bytes;
@@ -88,6 +88,7 @@ void rf_plan_weight(struct rf_weight_plan *plan)
                                     .form = request.form,
                                     .layer = request.layer,
                                     .weight = request.weight,
+                                    .is_split = request.is_split,
                                     .is_mapped = request.is_mapped};
     plan_type(plan);
     plan_sizes(plan);

@@ -17,6 +17,10 @@ enum rf_weight_form {
     RF_WEIGHTS_Q4
 };
 
+/* A row x of the operand of a matrix that is split is x, x, and what rounding left of x, so the
+ * products have about 16 bits. */
+enum { RF_SPLIT_PARTS = 3 };
+
 struct rf_kept;
 struct rf_weight; /* a tensor in a backend's memory; each backend defines its own */
 
@@ -30,6 +34,8 @@ struct rf_weight_plan {
     enum rf_weight_form form;
     int32_t layer;             /* -1: the tensor belongs to the whole model */
     struct rf_weight **weight; /* the backend writes its result there */
+    int is_split;              /* a float matrix of an encoder: packed as three rows in BF16 one
+                                  behind the other, w, what rounding left of it, and w again */
     int is_mapped;             /* the tensor lies in a file: its memory is given back once packed */
 
     /* Conclusions from the request: rf_plan_weight. */
@@ -52,6 +58,12 @@ struct rf_weight_plan {
     struct rf_kept *kept; /* has or gets this matrix's strips; NULL: nothing is kept */
     uint64_t kept_at;     /* place of the first one */
 };
+
+/* Columns of a matrix as it is packed. */
+static inline size_t rf_plan_packed_columns(const struct rf_weight_plan *plan)
+{
+    return plan->columns * (plan->is_split ? RF_SPLIT_PARTS : 1);
+}
 
 /* Fills in what follows from the request. The tensor's data must be mapped, but are not read. */
 void rf_plan_weight(struct rf_weight_plan *plan);

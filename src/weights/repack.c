@@ -128,6 +128,12 @@ static inline void repack_w4a8(const uint8_t *block, uint8_t *codes, uint8_t *sc
     put_scale(scales + 32, r, block);
 }
 
+/* Codes are indices into rf_iq4_codes. */
+static inline void repack_iq4_nl(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    repack_q4_0(block, codes, scales, r);
+}
+
 /* Makes Q8_0: q - 16 is the code q + 112 less 128. */
 static inline void repack_q5_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
 {
@@ -226,6 +232,19 @@ static inline void repack_q6_k(const uint8_t *block, uint8_t *codes, uint8_t *sc
     put_scale(scales + 256, r, block + 208);
 }
 
+static inline void repack_iq4_xs(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint32_t upper = block[2] | (uint32_t)block[3] << 8;
+    for (size_t g = 0; g < 8; g++) {
+        uint64_t c[4];
+        take_nibbles(block + 8 + 16 * g, c);
+        put_4bit(codes + 256 * g + 4 * r, c);
+        uint32_t low = block[4 + g / 2] >> g % 2 * 4 & 15u;
+        scales[16 * g + r] = (uint8_t)((low | (upper >> 2 * g & 3) << 4) - 32);
+    }
+    put_scale(scales + 128, r, block);
+}
+
 /* Q2_K, Q3_K and Q5_K go to Q8_K: 8-bit codes, scales and minima for each 16 values. */
 
 static inline void repack_q2_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
@@ -312,18 +331,20 @@ static inline void repack_units(const struct file_rows *rows, uint8_t *panel, bl
 
 /* X(type, format, function): the format that holds the type's values, and the function that repacks
  * a block. */
-#define EACH_TYPE(X)              \
-    X(MXFP4, MXFP4, repack_mxfp4) \
-    X(Q4_0, Q4_0, repack_q4_0)    \
-    X(Q4_1, Q4_1, repack_q4_1)    \
-    X(Q4_K, Q4_K, repack_q4_k)    \
-    X(Q6_K, Q6_K, repack_q6_k)    \
-    X(Q8_0, Q8_0, repack_q8_0)    \
-    X(Q5_0, Q8_0, repack_q5_0)    \
-    X(Q5_1, Q8_1, repack_q5_1)    \
-    X(W4A8, Q4_0, repack_w4a8)    \
-    X(Q2_K, Q8_K, repack_q2_k)    \
-    X(Q3_K, Q8_K, repack_q3_k)    \
+#define EACH_TYPE(X)                 \
+    X(MXFP4, MXFP4, repack_mxfp4)    \
+    X(Q4_0, Q4_0, repack_q4_0)       \
+    X(Q4_1, Q4_1, repack_q4_1)       \
+    X(Q4_K, Q4_K, repack_q4_k)       \
+    X(Q6_K, Q6_K, repack_q6_k)       \
+    X(Q8_0, Q8_0, repack_q8_0)       \
+    X(IQ4_NL, IQ4_NL, repack_iq4_nl) \
+    X(IQ4_XS, IQ4_XS, repack_iq4_xs) \
+    X(Q5_0, Q8_0, repack_q5_0)       \
+    X(Q5_1, Q8_1, repack_q5_1)       \
+    X(W4A8, Q4_0, repack_w4a8)       \
+    X(Q2_K, Q8_K, repack_q2_k)       \
+    X(Q3_K, Q8_K, repack_q3_k)       \
     X(Q5_K, Q8_K, repack_q5_k)
 
 /* The float types have no row: their format is 0, RF_FORMAT_BF16. */

@@ -1,8 +1,8 @@
 /* The advice of `riffle doctor`: each fact gives its line, and no other. */
 #include <string.h>
 
+#include "report/advice.h"
 #include "support/check.h"
-#include "verbs/doctor_advice.h"
 
 /* A fast machine with a model. */
 static struct doctor_facts well(void)

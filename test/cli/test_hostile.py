@@ -423,6 +423,16 @@ class Models(Bounded):
             path, size = self.written(lambda made: made, model)
             self.assertEqual(self.bounded(["run", path, "--raw", "-p", "ab", "--max-tokens", "3"], size), 0, self.err)
 
+    def test_gemma4_vocabulary(self):
+        """Merges go by their place in the list; other text is bytes; BOS comes first though the file denies it."""
+        pieces, types = spm_vocabulary()
+        pieces[260:263] = ["a", "\u2581a", "\u2581\u2581"]
+        made = Gguf("gemma4").vocabulary(pieces, types, ["\u2581 a", "\u2581 \u2581"])
+        made.set("tokenizer.ggml.bos_token_id", U32, 1).set("tokenizer.ggml.add_bos_token", BOOL, False)
+        path, _ = self.written(lambda _: made, Gguf)
+        for text, tokens in [("a a  a", [260, 261, 259, 261]), ("   b", [262, 259, 101]), ("\n", [13])]:
+            self.assertEqual(self.json("tokenize", path, "-p", text)["tokens"], [1, *tokens])
+
     def test_gguf(self):
         self.each(GGUF, Gguf)
 

@@ -121,9 +121,9 @@ class Types(Hubs):
 
     def test_best(self):
         """Q4_K_M, else the next best that runs here."""
-        order = ["Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0", "Q3_K_M", "Q2_K", "BF16", "F16"]
+        order = ["Q4_K_M", "Q4_K_S", "IQ4_XS", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0", "Q3_K_M", "Q2_K", "BF16", "F16"]
         for i in range(len(order) - 1):
-            files = ["m-%s.gguf" % t for t in [*order[i:], "IQ4_XS", "TQ1_0", "NVFP4"]]
+            files = ["m-%s.gguf" % t for t in [*order[i:], "IQ3_XS", "TQ1_0", "NVFP4"]]
             random.Random(i).shuffle(files)
             self.assertEqual(self.choose(files), "m-%s.gguf" % order[i])
 

@@ -98,7 +98,8 @@ static void check_types(void)
     check_type("queen-q.gguf", "");
     check_type("Q4_K_M", "");
     check_type(".gguf", "");
-    CHECK_MSG(type_rank("Q4_K_M") == 0 && type_rank("q8_0") > 0 && type_rank("IQ4_XS") < 0,
+    CHECK_MSG(type_rank("Q4_K_M") == 0 && type_rank("q8_0") > 0 && type_rank("IQ4_XS") > 0 &&
+                  type_rank("IQ3_XS") < 0,
               "ranks");
     static const char *const files[] = {"mmproj-F16.gguf", "a-IQ2_S.gguf",
                                         "a-Q8_0-00001-of-00002.gguf", "a-Q8_0-00002-of-00002.gguf",

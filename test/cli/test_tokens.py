@@ -66,6 +66,9 @@ class Tokens(OneServer):
             chat = self.server.post(CHAT, dict(HI, **more))
             tokens = self.tokens(messages=HI["messages"], add_generation_prompt=True, **more)
             self.assertEqual(tokens["count"], chat["usage"]["prompt_tokens"])
+            bare = self.tokens(messages=HI["messages"], add_generation_prompt=False, chat_template_kwargs={"x": 1}, **more)
+            self.assertEqual(tokens["tokens"][:bare["count"]], bare["tokens"])
+            self.assertEqual(self.text(tokens["tokens"][bare["count"]:]), "<|im_start|>assistant\n")
 
     def test_refusals(self):
         for path, body, param in (
@@ -73,7 +76,9 @@ class Tokens(OneServer):
                 ("/tokenize", {"prompt": 1}, "prompt"), ("/tokenize", {"content": ["a"]}, "content"),
                 ("/tokenize", {"prompt": "a", "tools": TOOLS}, "tools"), ("/tokenize", {"prompt": "a", "tokens": [1]}, "tokens"),
                 ("/tokenize", {"messages": HI["messages"], "add_special_tokens": True}, "add_special_tokens"),
-                ("/tokenize", {"messages": HI["messages"], "add_generation_prompt": False}, None),
+                ("/tokenize", {"messages": HI["messages"], "add_generation_prompt": 1}, "add_generation_prompt"),
+                ("/tokenize", {"messages": HI["messages"], "add_generation_prompt": False, "chat_template_kwargs": 1}, "chat_template_kwargs"),
+                ("/tokenize", {"prompt": "a", "add_generation_prompt": True}, "add_generation_prompt"),
                 ("/tokenize", {"prompt": "a", "truncate": 5}, "truncate"), ("/tokenize", {"prompt": "a", "add_special": 1}, "add_special"),
                 ("/detokenize", {}, None), ("/detokenize", {"tokens": "a"}, None), ("/detokenize", {"tokens": [1], "prompt": "a"}, None),
                 ("/detokenize", {"tokens": [1.5]}, "tokens"), ("/detokenize", {"tokens": [-1]}, "tokens"),

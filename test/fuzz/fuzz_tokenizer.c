@@ -55,7 +55,7 @@ static void fill(struct rf_vocab *vocab, struct input *input, char (*spellings)[
     vocab->kind = spm ? RF_VOCAB_SENTENCEPIECE : RF_VOCAB_BPE;
     vocab->pre = (struct rf_str){pre, strlen(pre)};
     vocab->n_tokens = base + n_tokens;
-    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;
+    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = vocab->sep = -1;
     vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->ignore_merges = vocab->nfc =
         -1;
     vocab->remove_extra_whitespaces = (int8_t)(flags >> 4 & 1);

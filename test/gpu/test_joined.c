@@ -458,7 +458,7 @@ static void check_wide(void)
     check_wide_matrices(300, 61, 61, 448);
     check_wide_matrices(3584, 512, 512, 960);
     for (size_t i = 0; i < sizeof gated / sizeof *gated; i++) check_wide_gate(gated[i], 320);
-    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
+    for (int format = RF_FORMAT_MXFP4; format < RF_DEVICE_FORMAT_COUNT; format++) {
         check_many_rows(format, 37, 4352);
         check_many_rows(format, 1600, 512);
         check_many_rows(format, 4616, 768);
@@ -730,7 +730,7 @@ static void check_ones(void)
     static const size_t few[3] = {60}, many[3] = {GPU_FEW_ROWS + 20},
                         gates[3] = {GPU_FEW_ROWS / 2 + 64, GPU_FEW_ROWS / 2 + 64},
                         heads[3] = {384, 128, 128}, more_heads[3] = {5120, 256, 256};
-    for (int format = RF_FORMAT_BF16 + 1; format < RF_FORMAT_COUNT; format++) {
+    for (int format = RF_FORMAT_BF16 + 1; format < RF_DEVICE_FORMAT_COUNT; format++) {
         size_t unit = rf_panel_layout((enum rf_format)format)->unit;
         if (gpu_has_small_groups(format)) continue;
         check_one(run_one_added, format, few, unit > 32 ? ONE_K : ONE_K + GPU_PAIR);

@@ -248,7 +248,7 @@ static void check_experts(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             check_choice(rows[i], counts[c][0], counts[c][1], (i + c) % 2 == 0);
-    for (int format = 0; format < RF_FORMAT_COUNT; format++) {
+    for (int format = 0; format < RF_DEVICE_FORMAT_COUNT; format++) {
         check_groups(format, 0, 768);
         if (format) check_groups(format, 1, 768);
     }
@@ -258,7 +258,7 @@ int main(void)
 {
     static const size_t shapes[][2] = {{16, 256}, {7, 256}, {61, 512}, {129, 1536}, {100, 4864}};
     if (!find_device()) return 77;
-    for (int format = 0; format < RF_FORMAT_COUNT; format++)
+    for (int format = 0; format < RF_DEVICE_FORMAT_COUNT; format++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             size_t unit = format ? rf_panel_layout((enum rf_format)format)->unit : 1;
             size_t m = shapes[s][0], k = shapes[s][1];

@@ -113,11 +113,11 @@ static void check_function(enum rf_panels_form form, enum rf_format format, int 
               "unknown",
               form_names[form], rf_panel_layout(format)->name, n, p, found.instructions, found.evex,
               found.wide, found.other_extension, found.unknown);
-    int is_signed = form == RF_PANELS_AVXVNNIINT8 && format == RF_FORMAT_MXFP4;
+    int is_signed = form == RF_PANELS_AVXVNNIINT8 && rf_panel_table(format);
     CHECK_INT(found.vnni, form == RF_PANELS_AVX2 || is_signed ? 0 : products);
     CHECK_INT(found.signed_vnni, is_signed ? products : 0);
     CHECK_INT(found.maddubs, form == RF_PANELS_AVX2 ? products : 0);
-    CHECK_INT(found.permb, is_512 && format == RF_FORMAT_MXFP4 ? 8 * p : 0);
+    CHECK_INT(found.permb, is_512 && rf_panel_table(format) ? 8 * p : 0);
 }
 
 static void check_instructions(void)

@@ -65,7 +65,9 @@ static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     size_t codes = k / RF_BLOCK * layout->block_bytes, bytes = layout->scale_bytes;
-    size_t halves = format == RF_FORMAT_Q4_K ? 64 : format == RF_FORMAT_Q6_K ? 32 : bytes;
+    size_t halves = format == RF_FORMAT_Q4_K                                 ? 64
+                    : format == RF_FORMAT_Q6_K || format == RF_FORMAT_IQ4_XS ? 32
+                                                                             : bytes;
     for (size_t i = 0; i < rf_panel_bytes(format, k); i++) panel[i] = (unsigned char)next();
     for (unsigned char *scales = panel + codes; scales < panel + codes + k / layout->unit * bytes;
          scales += bytes) {

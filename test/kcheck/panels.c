@@ -63,7 +63,8 @@ static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *sc
         }
         return;
     case RF_FORMAT_Q4_K: halves = 64; break;
-    case RF_FORMAT_Q6_K: halves = 32; break;
+    case RF_FORMAT_Q6_K:
+    case RF_FORMAT_IQ4_XS: halves = 32; break;
     case RF_FORMAT_Q8_K: halves = 64; break;
     default: break;
     }

@@ -218,7 +218,7 @@ static const struct mutation llama_mutations[] = {
      .index = 1},
     {"attn_k.weight: offset 480 is not that behind the tensor before it, 352", F, TENSOR_NE,
      .target = "blk.0.attn_q.weight", .number = 4, .index = 1},
-    {"type 20 (IQ4_NL)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 20},
+    {"type 21 (IQ3_S)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 21},
     {"type 4 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 4},
     {"type 4294967295 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight",
      .number = 0xffffffffu},
@@ -260,6 +260,8 @@ static const struct mutation llama_mutations[] = {
     /* the vocabulary */
     {"tokenizer.ggml.model is missing", F, DROP, .target = "tokenizer.ggml.model"},
     {"\"t5\"", U, SET_STRING, .target = "tokenizer.ggml.model", .text = "t5"},
+    {"tokenizer.ggml.merges is missing", F, SET_STRING, .target = "tokenizer.ggml.model",
+     .text = "gemma4"},
     {"tokenizer.ggml.tokens is missing", F, DROP, .target = "tokenizer.ggml.tokens"},
     {"tokenizer.ggml.tokens is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.tokens",
      .text = "a"},

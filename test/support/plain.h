@@ -20,6 +20,7 @@ struct plain_queue {
 
 struct rf_weight {
     size_t rows, columns;
+    int is_split;     /* takes its input rows as they are */
     int is_quantised; /* a matrix whose operands are rounded to 8 bits in RF_PRECISION_FORMAT */
     float *values;    /* a matrix: [columns][rows]; a table or a vector: [rows][columns] */
 };

@@ -19,6 +19,11 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
                                       : view->pass.x + (size_t)i * width;
     float *x = plain_row(view, op->out[0], i), scale = op->weight[0] ? op->scale : 1.0f;
     for (size_t j = 0; j < width; j++) x[j] = scale * from[j];
+    for (size_t j = 0; op->weight[1] && j < width; j++)
+        x[j] += op->weight[1]->values[(size_t)row->position * width + j];
+    int is_second = row->group->n_first && row->slot - row->group->first_pos >= row->group->n_first;
+    for (size_t j = 0; op->weight[2] && j < width; j++)
+        x[j] += op->weight[2]->values[(is_second ? width : 0) + j];
     for (int local = 0; local < 2; local++)
         for (size_t j = 0; j < half; j++) {
             enum rf_frequencies set = local                 ? RF_ROPE_LOCAL
@@ -62,7 +67,8 @@ static void round_operand(const struct plain_view *view, const struct rf_weight 
     if (weight->is_quantised && view->base.shape.precision == RF_PRECISION_FORMAT)
         round_to_8_bits(view->rounded, x, weight->columns);
     else
-        for (size_t j = 0; j < weight->columns; j++) view->rounded[j] = round_bf16(x[j]);
+        for (size_t j = 0; j < weight->columns; j++)
+            view->rounded[j] = weight->is_split ? x[j] : round_bf16(x[j]);
 }
 
 /* A linear layer with the matrices of one expert of n, or of 1. */
@@ -156,26 +162,28 @@ static void attend(const struct plain_view *view, const struct rf_op *op, size_t
     for (size_t j = 0; j < dim; j++) out[j] = (float)sums[j];
 }
 
-/* The entries of the positions that a row sees: those before the pass, and of the rows that it
- * follows and its own. */
-static void find_entries(const struct plain_view *view, int32_t layer, int32_t i,
+/* The entries of the positions that a row sees, of which `last` is the last one: those before the
+ * pass, and of the rows that it follows and its own. */
+static void find_entries(const struct plain_view *view, int32_t layer, int32_t last,
                          const float **entries)
 {
-    const struct rf_rows *group = view->rows[i].group;
+    const struct rf_rows *group = view->rows[last].group;
     const struct plain_cache *cache = (const struct plain_cache *)group->cache;
     for (int32_t t = 0; t < group->first_pos; t++)
         entries[t] = plain_entry(cache, (size_t)layer, t);
-    for (int32_t at = i; at >= 0; at = view->rows[at].parent)
+    for (int32_t at = last; at >= 0; at = view->rows[at].parent)
         entries[view->rows[at].position] = plain_entry(cache, (size_t)layer, view->rows[at].slot);
 }
 
 static void attention(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct rf_params *params = view->params;
-    size_t n = (size_t)view->rows[i].position + 1, dim = (size_t)params->head_dim;
+    const struct row *row = &view->rows[i];
+    int32_t behind = op->is_whole ? row->group->first_pos + row->group->n - 1 - row->position : 0;
+    size_t n = (size_t)(row->position + behind) + 1, dim = (size_t)params->head_dim;
     const float *q = plain_row(view, op->in[0], i);
     float *out = plain_row(view, op->out[0], i);
-    find_entries(view, op->layer, i, view->entries);
+    find_entries(view, op->layer, i + behind, view->entries);
     for (int32_t h = 0; h < params->n_head; h++) {
         size_t kv_head = (size_t)(h / (params->n_head / params->n_head_kv));
         attend(view, op, (size_t)h, out + (size_t)h * dim, q + (size_t)h * dim, view->entries,
@@ -186,6 +194,7 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
 static double gate_of(const struct rf_op *op, double x)
 {
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    if (op->is_exact) return x / 2 * (1 + erf(x / sqrt(2)));
     return op->kind != RF_OP_SILU_GATE ? x / 2 * (1 + tanh(u)) : x / (1 + exp(-x));
 }
 

@@ -20,7 +20,8 @@ static void read_values(const struct rf_weight_plan *plan, float *values, uint8_
         data = cast;
     }
     rf_dequantize_f32(plan->dtype, data, values, n);
-    int in_bf16 = plan->is_matrix ? plan->format == RF_FORMAT_BF16 : plan->table_in_bf16;
+    int in_bf16 =
+        plan->is_matrix ? plan->format == RF_FORMAT_BF16 && !plan->is_split : plan->table_in_bf16;
     for (size_t i = 0; in_bf16 && i < n; i++) values[i] = round_bf16(values[i]);
 }
 
@@ -30,6 +31,7 @@ static int load_tensor(struct rf_backend *backend, const struct rf_weight_plan *
     size_t n = (size_t)rf_tensor_elements(plan->tensor);
     weight->columns = plan->columns;
     weight->rows = plan->n_experts * plan->rows;
+    weight->is_split = plan->is_split;
     weight->is_quantised = plan->is_matrix && plan->format != RF_FORMAT_BF16;
     float *values = rf_malloc(backend->allocator, n, 2 * sizeof *values, "weights", error);
     if (!values) return RF_ERR_MEMORY;

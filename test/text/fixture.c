@@ -76,7 +76,7 @@ int fixture_vocab_open(struct fixture_vocab *fixture, const char *path)
     v->bos = bos;
     v->eos = eos;
     v->unk = unk;
-    v->pad = v->eot = -1;
+    v->pad = v->eot = v->sep = -1;
     v->add_bos = v->add_eos = v->ignore_merges = v->nfc = v->remove_extra_whitespaces = -1;
     v->add_space_prefix = (int8_t)prefix;
     v->tokens = calloc((size_t)n_tokens, sizeof *v->tokens);

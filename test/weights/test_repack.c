@@ -19,12 +19,13 @@ static const struct type {
     enum rf_dtype dtype;
     enum rf_format format;
     int halves[2]; /* where a block has its F16 numbers; -1: none */
-} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},   {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
-             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},   {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
-             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},   {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
-             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},  {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
-             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},    {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
-             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}}, {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}}};
+} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},     {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
+             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},     {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
+             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},     {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
+             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},    {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
+             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},      {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
+             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},   {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
+             {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}}, {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}}};
 
 /* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones
  * among them. */
@@ -48,6 +49,8 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
 {
     static const float e2m1[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
                                    0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    static const float iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const uint8_t *block = panel + j / 32 * layout->block_bytes;
     const uint8_t *scales =
@@ -64,6 +67,9 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
     switch (format) {
     case RF_FORMAT_MXFP4: return scales[r] ? 2 * e2m1[code] * ldexpf(1, scales[r] - 127) : 0;
     case RF_FORMAT_Q4_0: return f16(scales, r) * (float)(code - 8);
+    case RF_FORMAT_IQ4_NL: return f16(scales, r) * iq4[code];
+    case RF_FORMAT_IQ4_XS:
+        return f16(scales + 128, r) * (float)(int8_t)scales[16 * (group / 2) + r] * iq4[code];
     case RF_FORMAT_Q8_0: return f16(scales, r) * (float)(code - 128);
     case RF_FORMAT_Q4_1:
     case RF_FORMAT_Q8_1: return f16(scales, r) * (float)code + f16(scales, 16 + r);

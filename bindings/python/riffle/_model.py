@@ -330,6 +330,18 @@ class Model:
                 )
             )
 
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of texts, each of length 1, pooled as the model's file says."""
+        encoded = [text.encode() for text in texts]
+        given = (native.Text * len(encoded))(*((data, len(data)) for data in encoded))
+        with self._handle.use() as model:
+            width = native.check(lib.riffle_embed(model, given, len(encoded), None, 0))
+            if not encoded:
+                return []
+            room = (ctypes.c_float * (width * len(encoded)))()
+            native.check(lib.riffle_embed(model, given, len(encoded), room, len(room)))
+        return [list(room[i : i + width]) for i in range(0, len(room), width)]
+
     def detokenize_bytes(
         self, tokens: Sequence[int], *, special: bool = False, start: bool = False
     ) -> bytes:

@@ -121,6 +121,12 @@ class Message(ctypes.Structure):
     _fields_ = [("role", c_char_p), ("content", c_char_p)]
 
 
+class Text(ctypes.Structure):
+    """riffle_text of riffle_experimental.h."""
+
+    _fields_ = [("data", c_char_p), ("bytes", c_size_t)]
+
+
 class SessionOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -393,6 +399,7 @@ EXPERIMENTAL: dict[str, tuple[Any, ...]] = {
         c_size_t,
     ),
     "riffle_chat_prefill_json": (c_int64, SESSION, c_char_p, c_size_t),
+    "riffle_embed": (c_int64, MODEL, POINTER(Text), c_size_t, POINTER(c_float), c_size_t),
     "riffle_answer_message": (
         c_int64,
         MODEL,

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 #: The order in which types are taken where none is asked for, as in src/program/hubs/types.c.
 TYPES = (
-    "Q4_K_M UD-Q4_K_XL Q4_K_L Q4_K_S Q4_K Q4_1 Q4_0 Q4 Q5_K_M Q5_K_S UD-Q5_K_XL Q5_K_L Q5_K Q5_1 "
-    "Q5_0 MXFP4 MXFP4_MOE Q6_K UD-Q6_K_XL Q6_K_L Q8_0 Q8 Q3_K_L Q3_K_M Q3_K Q3_K_S Q2_K BF16 F16 "
-    "FP16 F32 FP32"
+    "Q4_K_M UD-Q4_K_XL Q4_K_L Q4_K_S Q4_K IQ4_XS IQ4_NL Q4_1 Q4_0 Q4 Q5_K_M Q5_K_S UD-Q5_K_XL "
+    "Q5_K_L Q5_K Q5_1 Q5_0 MXFP4 MXFP4_MOE Q6_K UD-Q6_K_XL Q6_K_L Q8_0 Q8 Q3_K_L Q3_K_M Q3_K "
+    "Q3_K_S Q2_K BF16 F16 FP16 F32 FP32"
 ).split()
 _HOSTS = {
     "hf.co": "hf.co",

@@ -7,8 +7,32 @@ import shutil
 import unittest
 from pathlib import Path
 
-from cases import PROMPT, TINY, Case, real_model, riffle, with_template
+from cases import PROMPT, ROOT, TINY, Case, real_model, riffle, with_template
 from riffle import _folder, _places
+
+
+class Vectors(Case):
+    """Vectors of an encoder, and of a model that also answers."""
+
+    def test_vectors(self):
+        folder = ROOT / "test" / "data" / "encoders" / "bert"
+        cases = json.loads((folder / "expected.json").read_text())
+        with riffle.Model(folder / "model.gguf") as model:
+            vectors = model.embed([case["text"] for case in cases])
+            self.assertEqual(model.embed([]), [])
+            with self.assertRaisesRegex(riffle.RiffleError, "text 1: .*288"):
+                model.embed(["a", "the " * 300])
+            with self.assertRaisesRegex(riffle.RiffleError, "no answers"):
+                riffle.Session(model)
+        for vector, case in zip(vectors, cases):
+            product = sum(a * b for a, b in zip(vector, case["vector"]))
+            self.assertGreater(product, 0.9999)
+        self.assertAlmostEqual(sum(x * x for x in self.model.embed(["Once"])[0]), 1, places=5)
+
+    def test_rerankers_have_none(self):
+        with riffle.Model(ROOT / "test" / "data" / "encoders" / "rank") as model:
+            with self.assertRaisesRegex(riffle.RiffleError, "reranker"):
+                model.embed(["a"])
 
 
 class Folder(Case):

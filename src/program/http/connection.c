@@ -31,6 +31,11 @@ static void output_put(struct connection *c, const char *text, size_t bytes)
         c->is_out_of_memory = 1;
 }
 
+static void output_put_text(struct connection *c, const char *text)
+{
+    output_put(c, text, strlen(text));
+}
+
 void network_wake(struct http_network *network)
 {
     if (network->is_woken) return;
@@ -44,6 +49,7 @@ static const char *status_text(int status)
         int status;
         const char *text;
     } texts[] = {{200, "OK"},
+                 {304, "Not Modified"},
                  {400, "Bad Request"},
                  {401, "Unauthorized"},
                  {403, "Forbidden"},
@@ -69,22 +75,28 @@ static const char *status_text(int status)
 static void output_put_head(struct connection *c, int status, const char *type, const char *framing,
                             const char *more)
 {
-    char text[1024];
+    char code[16];
     if (c->has_reply) return;
     c->has_reply = 1;
-    int n = snprintf(text, sizeof text, "%s%d %s\r\nContent-Type: %s\r\n%s%s%s\r\n", probe, status,
-                     status_text(status), type, framing, more,
-                     c->closes ? "Connection: close\r\n" : "");
-    size_t skipped = c->has_probe ? sizeof probe - 1 : 0;
-    output_put(c, text + skipped, (size_t)n - skipped);
+    snprintf(code, sizeof code, "%d ", status);
+    output_put_text(c, c->has_probe ? "" : probe);
+    output_put_text(c, code);
+    output_put_text(c, status_text(status));
+    output_put_text(c, "\r\nContent-Type: ");
+    output_put_text(c, type);
+    output_put_text(c, "\r\n");
+    output_put_text(c, framing);
+    output_put_text(c, more);
+    output_put_text(c, c->closes ? "Connection: close\r\n\r\n" : "\r\n");
 }
 
 void http_reply(struct http_request *request, int status, const char *type, const char *more,
                 const char *text, size_t bytes)
 {
     struct connection *c = connection_of(request);
-    char framing[64];
-    snprintf(framing, sizeof framing, "Content-Length: %zu\r\n", bytes);
+    char framing[64] = "";
+    /* 304 has no body, and a length would be that of the body it stands for. */
+    if (status != 304) snprintf(framing, sizeof framing, "Content-Length: %zu\r\n", bytes);
     rf_lock_take(&c->network->lock);
     if (!c->has_reply) {
         output_put_head(c, status, type, framing, more);

@@ -178,7 +178,8 @@ static void add_cases(struct rf_roofline_cases *cases, const struct rf_roofline_
                                                       .tier = tiers->list[t],
                                                       .m = (size_t)request->shapes[s].m,
                                                       .k = (size_t)request->shapes[s].k};
-                if (is_wanted_kernel(request, kernels[i].name) &&
+                if ((!device->tier || kernels[i].format < RF_DEVICE_FORMAT_COUNT) &&
+                    is_wanted_kernel(request, kernels[i].name) &&
                     !(kernels[i].is_attention && s > 0))
                     add_forms(cases, request, device, what);
             }

@@ -9,7 +9,7 @@
 enum {
     GENERATES = VERB_CHAT | VERB_RUN,
     ANSWERS = GENERATES | VERB_SERVE,
-    COMPUTES = ANSWERS | VERB_BENCH | VERB_PERPLEXITY,
+    COMPUTES = ANSWERS | VERB_BENCH | VERB_PERPLEXITY | VERB_EMBED,
     OPENS = COMPUTES | VERB_TOKENIZE | VERB_INFO,
     READS = VERB_RUN | VERB_TOKENIZE
 };
@@ -19,6 +19,12 @@ const struct option option_table[] = {
     {"--file", "-f", "FILE", OPTION_TEXT, READS | VERB_PERPLEXITY, AT(file), 0, 0, NULL,
      "read the text from FILE, or from standard input if FILE is -; without it, from standard "
      "input if that is not a terminal"},
+    {"--file", "-f", "FILE", OPTION_TEXT, VERB_EMBED, AT(file), 0, 0, NULL,
+     "read the texts from the lines of FILE, or of standard input if FILE is -"},
+    {"--prefix", NULL, "TEXT", OPTION_TEXT, VERB_EMBED, AT(prefix), 0, 0, NULL,
+     "what comes before each text, as models want it: 'query: ', 'search_document: '"},
+    {"--format", NULL, "F", OPTION_CHOICE, VERB_EMBED, AT(format), 0, 0, "jsonl|npy",
+     "'jsonl' (default), or 'npy': one array for NumPy, a row for each text"},
     {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL,
      "instructions before the conversation"},
     {"--raw", NULL, NULL, OPTION_FLAG, VERB_RUN | VERB_BENCH, AT(raw), 0, 0, NULL,
@@ -196,6 +202,9 @@ const struct option option_table[] = {
      "the port to listen on (default 8080; 0: any free one)"},
     {"--api-key", NULL, "KEY", OPTION_TEXT, VERB_SERVE, AT(api_key), 0, 0, NULL,
      "what requests must have as `Authorization: Bearer KEY` (default: $RIFFLE_API_KEY)"},
+    {"--cors", NULL, "ORIGIN", OPTION_TEXTS, VERB_SERVE, AT(origins), 0, 0, NULL,
+     "pages of this origin, such as https://chat.example, may ask in a browser; '*': all pages "
+     "(repeatable; default: none)"},
     {"--parallel", NULL, "N", OPTION_INT, VERB_SERVE, AT(answers), 1, 32, NULL,
      "most answers under way at the same time (default 8)"},
     {"--queue", NULL, "N", OPTION_INT, VERB_SERVE, AT(queue), 1, 1024, NULL,
@@ -239,7 +248,7 @@ const struct option option_table[] = {
     {"--json", NULL, NULL, OPTION_FLAG,
      (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_DOCTOR |
       VERB_CORPUS | VERB_CACHE) &
-         ~(unsigned)(VERB_CHAT | VERB_SERVE),
+         ~(unsigned)(VERB_CHAT | VERB_SERVE | VERB_EMBED),
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
     {"--csv", NULL, NULL, OPTION_FLAG, VERB_BENCH, AT(csv), 0, 0, NULL,

@@ -62,7 +62,8 @@ struct cli_options {
     const char *cores;      /* NULL: the library's default */
 
     const char *prompt, *file, *system;
-    struct input input; /* input_read fills it */
+    const char *prefix, *format; /* options of embed; NULL: not given */
+    struct input input;          /* input_read fills it */
     struct text_list stop;
     const char *grammar, *json_schema; /* files, one of them at most; NULL: none */
     int raw, messages, special, no_bos;
@@ -90,6 +91,7 @@ struct cli_options {
     int verify, yes, clear;
 
     const char *host, *api_key; /* options of serve; api_key: NULL if not given */
+    struct text_list origins;   /* of --cors */
     int32_t port, answers, queue;
     int32_t kept_mb;    /* MB; 0: the library's default */
     const char *store;  /* folder for kept texts; NULL: none */

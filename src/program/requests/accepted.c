@@ -157,7 +157,7 @@ static const struct member_rule response_rules[] = {
 
 /* Members about tokens, of vLLM's and llama.cpp's servers. */
 static const struct member_rule token_rules[] = {
-    {"add_generation_prompt", 0, "true", ": the prompt of an answer is tokenised"},
+    {"add_generation_prompt", ACCEPTED_TOKENS, NULL, ""},
     {"add_special", ACCEPTED_TOKENS, NULL, ""},
     {"add_special_tokens", ACCEPTED_TOKENS, NULL, ""},
     {"chat_template_kwargs", ACCEPTED_TOKENS, NULL, ""},
@@ -279,6 +279,18 @@ static int is_usual(const json_t *value, const char *usual)
     return n > 0 && i == n;
 }
 
+/* Members of Jina's and Cohere's references of rerankers. */
+static const struct member_rule rerank_rules[] = {
+    {"documents", ACCEPTED_RERANK, NULL, ""},
+    {"max_tokens_per_doc", 0, NULL, ": documents are cut to what the model reads"},
+    {"model", ACCEPTED_RERANK, NULL, ""},
+    {"query", ACCEPTED_RERANK, NULL, ""},
+    {"rank_fields", 0, "text", ": documents are texts"},
+    {"return_documents", ACCEPTED_RERANK, NULL, ""},
+    {"top_n", ACCEPTED_RERANK, NULL, ""},
+    {"user", ACCEPTED_RERANK, NULL, ""},
+};
+
 /* The tables; `of` has the endpoints whose bodies they are for. */
 static const struct {
     int of;
@@ -288,6 +300,7 @@ static const struct {
               {ACCEPTED_MESSAGES, message_rules, sizeof message_rules / sizeof *rules},
               {ACCEPTED_RESPONSES, response_rules, sizeof response_rules / sizeof *rules},
               {ACCEPTED_TOKENS, token_rules, sizeof token_rules / sizeof *rules},
+              {ACCEPTED_RERANK, rerank_rules, sizeof rerank_rules / sizeof *rules},
               {OLLAMA_ALL, ollama_rules, sizeof ollama_rules / sizeof *rules},
               {ACCEPTED_OLLAMA_OPTIONS, option_rules, sizeof option_rules / sizeof *rules}};
 

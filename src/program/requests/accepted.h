@@ -18,8 +18,9 @@ enum accepted_by {
     ACCEPTED_OLLAMA_CHAT = 64,
     ACCEPTED_OLLAMA_GENERATE = 128,
     ACCEPTED_OLLAMA_EMBED = 256,
-    ACCEPTED_OLLAMA_MODEL = 512,   /* about a model */
-    ACCEPTED_OLLAMA_OPTIONS = 1024 /* the member "options" of ollama's */
+    ACCEPTED_OLLAMA_MODEL = 512,    /* about a model */
+    ACCEPTED_OLLAMA_OPTIONS = 1024, /* the member "options" of ollama's */
+    ACCEPTED_RERANK = 2048
 };
 
 /* Refuses the first member that neither acts there nor may be ignored. A member that is null, or

@@ -15,6 +15,7 @@ enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256, MOST_VALUES = 250
 struct answerer {
     riffle_model *model;
     const char *name;
+    char fingerprint[24];            /* of the build and the model */
     int32_t n_ctx;                   /* tokens of the context */
     const riffle_sampling *sampling; /* values that a request leaves open; its seed is not used */
     struct tool_manner tools;

@@ -143,6 +143,8 @@ static void write_frame(struct rf_writer *out, const struct reply *reply, int is
         reply->id, is_piece ? form->piece_object : form->object, (long long)reply->created);
     rf_write_text(out, text);
     reply_write_json(out, json_string(reply->model));
+    rf_write_text(out, ",\"system_fingerprint\":");
+    reply_write_json(out, json_string(reply->fingerprint));
     rf_write_text(out, ",\"choices\":[");
 }
 

@@ -87,7 +87,7 @@ struct reply {
     uint64_t id;
     int64_t created; /* seconds since 1970 */
     double arrived;  /* by rf_clock_seconds */
-    const char *model;
+    const char *model, *fingerprint;
     struct reply_blocks *blocks;
 };
 

@@ -12,6 +12,7 @@
 #include "platform/random.h"
 #include "platform/socket.h"
 #include "requests/ollama_reply.h"
+#include "serve/cors.h"
 #include "serve/exchange.h"
 #include "serve/send.h"
 
@@ -208,6 +209,13 @@ static void check_request(struct exchange *exchange, const struct endpoint *endp
         refuse(refusal, 415, NULL, "a body with a Content-Encoding is not supported");
 }
 
+static void reply_preflight(struct exchange *exchange, const char *methods)
+{
+    char lines[CORS_PREFLIGHT_LINES];
+    cors_preflight_lines(exchange, methods, lines);
+    send_bytes(exchange, 200, "text/plain", lines, "", 0);
+}
+
 static void on_head(void *user, struct http_request *request)
 {
     struct exchange *exchange = calloc(1, sizeof *exchange);
@@ -222,6 +230,10 @@ static void on_head(void *user, struct http_request *request)
     exchange->server = user;
     exchange->request = request;
     const struct endpoint *endpoint = find_endpoint(exchange, allowed, &refusal);
+    if (!endpoint && *allowed && cors_is_preflight(exchange) && names_this_machine(exchange)) {
+        reply_preflight(exchange, allowed);
+        return;
+    }
     if (endpoint) check_request(exchange, endpoint, &refusal);
     request->most_body = endpoint && endpoint->most_body ? endpoint->most_body : ENDPOINT_BODY;
     if (endpoint && endpoint->takes_rest && !refusal.status) {

@@ -1,5 +1,7 @@
 /* The threads that open and close models. One opens and closes, within the bound of memory; one
  * fetches. Both release the lock while they work; a model in use is never closed. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +33,28 @@ static void tell_store(void *user, const char *sentence)
     log_event("stored_text", "{s:s, s:s}", "model", row->name, "sentence", sentence);
 }
 
+/* FNV-1a, 64 bits. */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return (hash ^ '\n') * 0x100000001b3u;
+}
+
+/* What may change answers: the build, and the model with the form of its weights. */
+static void set_fingerprint(const char *build, struct answerer *of)
+{
+    riffle_model_info info;
+    char sizes[96];
+    riffle_model_get_info(of->model, &info, sizeof info);
+    snprintf(sizes, sizeof sizes, "%llu %llu %d", (unsigned long long)info.n_params,
+             (unsigned long long)info.file_bytes, info.activation_bits);
+    const char *const texts[] = {
+        build, info.name, info.architecture, info.stored_types, info.weights, info.device, sizes};
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) hash = hash_text(hash, texts[i]);
+    snprintf(of->fingerprint, sizeof of->fingerprint, "fp_%016" PRIx64, hash);
+}
+
 static int open_batch(const struct rf_serve_options *options, struct served *served,
                       struct rf_error *error)
 {
@@ -55,6 +79,7 @@ static int open_batch(const struct rf_serve_options *options, struct served *ser
                                          .thinking = rf_template_thinking(served->model.model),
                                          .tools = rf_tools_manner(served->model.model),
                                          .thoughts = rf_thought_form_of(served->model.model)};
+    set_fingerprint(options->build, &served->answerer);
     return served->answerer.thoughts ? 0 : rf_fail(error, RF_ERR_MEMORY, "out of memory");
 }
 

@@ -10,6 +10,8 @@ extern const char json_media[]; /* "application/json" */
 /* Sends n bytes, with further header lines. */
 void send_bytes(struct exchange *exchange, int status, const char *type, const char *more,
                 const char *text, size_t n);
+/* Sends a file that only another build changes, or 304 to a client that has it already. */
+void send_file(struct exchange *exchange, const char *type, const char *more, const char *text);
 /* Sends a text, which is for free(); NULL: out of memory. */
 void send_text(struct exchange *exchange, int status, const char *type, char *text);
 void send_refusal(struct exchange *exchange, const struct refusal *refusal);

@@ -10,6 +10,7 @@
 #include "platform/memory.h"
 #include "platform/terminal.h"
 #include "platform/threads.h"
+#include "serve/cors.h"
 #include "serve/exchange.h"
 #include "serve/http.h"
 #include "serve/log.h"
@@ -26,6 +27,8 @@ int rf_serve_check(const struct rf_serve_options *options, struct rf_error *erro
 {
     struct rf_address address;
     int code = rf_address_parse(&address, options->host, options->port, error);
+    for (size_t i = 0; !code && i < options->n_origins; i++)
+        code = cors_check(options->origins[i], error);
     if (code || address.is_local || options->api_key) return code;
     return rf_fail(error, RF_ERR_ARGUMENT, "host %s: others reach it, so it needs an API key",
                    options->host);
@@ -77,6 +80,7 @@ static void make_question(struct exchange *exchange, const json_t *body, struct 
     const struct served *served = exchange->served;
     struct compiling compiling = {exchange, 0.0};
     exchange->reply.model = served->answerer.name;
+    exchange->reply.fingerprint = served->answerer.fingerprint;
     if (question_take(&exchange->question, exchange->endpoint->take, body, &served->answerer,
                       refusal) ||
         is_unwanted(exchange))
@@ -129,7 +133,7 @@ static void end_preparing(struct exchange *exchange, int waits, const struct ref
     struct server *server = exchange->server;
     exchange->state = waits ? EXCHANGE_AWAITING : EXCHANGE_WAITING;
     exchange->refusal = *refusal;
-    if (waits && !exchange->wait_end)
+    if (waits && exchange->wait_end <= 0)
         exchange->wait_end = rf_clock_seconds() + server->options->model_wait;
     if (refusal->status && server->is_ending)
         refuse(&exchange->refusal, 503, "stopping", "the server is stopping");

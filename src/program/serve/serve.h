@@ -44,17 +44,20 @@ struct rf_serve_options {
     int32_t model_wait;       /* seconds that a request waits for its model */
 
     const riffle_session_options *session; /* options of all answers */
+    const char *build;                     /* the program's version, for fingerprints */
     const char *host;                      /* an address, or "localhost" */
     int32_t port;                          /* 0: any free one */
     const char *api_key;                   /* NULL: none, for an address of this machine only */
-    int32_t answers, queue;                /* limits: answers under way; requests that wait */
+    const char *const *origins;            /* [n_origins] of pages that may ask; "*": any */
+    size_t n_origins;
+    int32_t answers, queue;   /* limits: answers under way; requests that wait */
     int64_t kept_bytes;       /* memory for texts of later prompts; 0: the library's default */
     const char *store_folder; /* a folder for such texts, of this user; NULL: none */
     uint64_t store_bytes;     /* limit of what it holds */
 };
 
-/* RF_ERR_ARGUMENT where the host is no address, or one that others reach and there is no key. The
- * models need not be known yet. */
+/* RF_ERR_ARGUMENT where the host is no address, or one that others reach and there is no key, or an
+ * origin is malformed. The models need not be known yet. */
 int rf_serve_check(const struct rf_serve_options *options, struct rf_error *error);
 /* Serves until the process is interrupted (rf_interrupts): then answers that were begun are
  * finished, unless there is another interrupt or they take too long. Writes a JSON object in a line

@@ -8,7 +8,7 @@
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "output/json.h"
-#include "verbs/cores_text.h"
+#include "report/cores_text.h"
 #include "verbs/verbs.h"
 
 static int on_core(void *user, const riffle_core *core)

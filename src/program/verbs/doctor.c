@@ -14,7 +14,7 @@
 #include "output/origin.h"
 #include "output/output.h"
 #include "platform/memory.h"
-#include "verbs/doctor_advice.h"
+#include "report/advice.h"
 #include "verbs/verbs.h"
 
 enum { LABEL = 12 };

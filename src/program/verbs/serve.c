@@ -6,6 +6,7 @@
 #include "models/pull_hub.h"
 #include "output/buffer.h"
 #include "output/errors.h"
+#include "output/origin.h"
 #include "platform/file.h"
 #include "platform/folder.h"
 #include "platform/memory.h"
@@ -282,14 +283,19 @@ int verb_serve(const struct cli_options *options)
                                      .close = offered_close,
                                      .user = &offered,
                                      .session = &session,
+                                     .build = riffle_commit,
                                      .host = options->host,
                                      .port = options->port,
                                      .api_key = key && key[0] ? key : NULL,
+                                     .origins = options->origins.items,
+                                     .n_origins = options->origins.count,
                                      .answers = options->answers,
                                      .queue = options->queue,
                                      .kept_bytes = (int64_t)options->kept_mb * 1000000};
     if (rf_serve_check(&serve, &error))
-        return cli_usage_error("%s (choose with --host and --api-key)", error.text);
+        return cli_usage_error(
+            "%s%s", error.text,
+            strncmp(error.text, "--", 2) == 0 ? "" : " (choose with --host and --api-key)");
     status = set_store(options, &serve);
     known_models(); /* read once, before there are threads */
     for (size_t i = 0; status == CLI_OK && i < options->arguments.count; i++)

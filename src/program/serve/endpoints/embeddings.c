@@ -20,13 +20,19 @@ static int embedding_take(const json_t *body, const struct answerer *of, struct 
         !(format && (strcmp(format, "float") == 0 || strcmp(format, "base64") == 0)))
         return refuse_value(refusal, "encoding_format", "float or base64");
     if (member_get(body, "pooling") &&
-        !(pooling && (strcmp(pooling, "mean") == 0 || strcmp(pooling, "last") == 0)))
-        return refuse_value(refusal, "pooling", "mean or last");
+        !(pooling && (strcmp(pooling, "mean") == 0 || strcmp(pooling, "last") == 0 ||
+                      strcmp(pooling, "cls") == 0)))
+        return refuse_value(refusal, "pooling", "mean, last or cls");
+    if (riffle_model_get_kind(of->model) == RIFFLE_KIND_RERANKER)
+        return refuse(refusal, 400, NULL,
+                      "%s is a reranker, which gives scores of pairs of texts: /v1/rerank asks it",
+                      of->name);
     question->n = 1;
     question->wants_vector = 1;
     question->wants_base64 = format && strcmp(format, "base64") == 0;
     question->pooling = !pooling                       ? RIFFLE_POOL_MODEL
                         : strcmp(pooling, "last") == 0 ? RIFFLE_POOL_LAST
+                        : strcmp(pooling, "cls") == 0  ? RIFFLE_POOL_CLS
                                                        : RIFFLE_POOL_MEAN;
     return prompts_take(body, "input", of->model, question, refusal);
 }

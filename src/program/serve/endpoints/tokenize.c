@@ -38,7 +38,8 @@ static int refuse_others(const json_t *body, const char *const names[], size_t n
 static int tokenize_text(const json_t *body, const char *name, int is_added,
                          const struct answerer *of, struct prompt *prompt, struct refusal *refusal)
 {
-    static const char *const others[] = {"tools", "chat_template_kwargs", "tokens"};
+    static const char *const others[] = {"tools", "chat_template_kwargs", "tokens",
+                                         "add_generation_prompt"};
     const json_t *text = member_get(body, name);
     int parses = 1;
     if (!json_is_string(text)) return refuse_value(refusal, name, "a text");
@@ -52,6 +53,16 @@ static int tokenize_text(const json_t *body, const char *name, int is_added,
                            flags, refusal);
 }
 
+/* Templates read a variable of this name. */
+static void leave_answer_out(json_t *chat)
+{
+    json_t *given = json_object_get(chat, "chat_template_kwargs");
+    if (given && !json_is_object(given)) return; /* it is refused */
+    json_t *more = given ? json_copy(given) : json_object();
+    json_object_set_new(more, "add_generation_prompt", json_false());
+    json_object_set_new(chat, "chat_template_kwargs", more);
+}
+
 /* The tokens of the prompt that a chat with the same members has. They are moved. */
 static int tokenize_chat(const json_t *body, const struct answerer *of, struct prompt *prompt,
                          struct refusal *refusal)
@@ -60,15 +71,14 @@ static int tokenize_chat(const json_t *body, const struct answerer *of, struct p
     static const char *const others[] = {"add_special", "add_special_tokens", "parse_special",
                                          "tokens"};
     struct question question = {.sampling = *of->sampling};
+    int begins_answer = 1;
     if (refuse_others(body, others, sizeof others / sizeof *others, "messages", refusal)) return -1;
-    if (json_is_false(json_object_get(body, "add_generation_prompt")))
-        return refuse(refusal, 400, "unsupported_parameter",
-                      "add_generation_prompt false is not supported: the prompt of an answer is "
-                      "tokenised");
+    if (member_flag(body, "add_generation_prompt", &begins_answer, refusal)) return -1;
     json_t *chat = json_object();
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (member_get(body, same[i]))
             json_object_set(chat, same[i], (json_t *)member_get(body, same[i]));
+    if (!begins_answer) leave_answer_out(chat);
     int code = endpoint_chat_completions.take(chat, of, &question, refusal);
     if (!code) {
         *prompt = question.prompts[0];

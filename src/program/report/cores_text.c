@@ -1,5 +1,5 @@
 /* The text and the picture of `riffle cores`. Lines are at most 100 columns wide. */
-#include "verbs/cores_text.h"
+#include "report/cores_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The advice of `riffle doctor`: what slows this machine, and what to do about it. */
-#ifndef VERBS_DOCTOR_ADVICE_H
-#define VERBS_DOCTOR_ADVICE_H
+#ifndef REPORT_ADVICE_H
+#define REPORT_ADVICE_H
 
 #include <riffle.h>
 

@@ -1,5 +1,5 @@
 /* The choice is that of `riffle pull` without a name. */
-#include "verbs/offer.h"
+#include "models/offer.h"
 
 #include <stdlib.h>
 #include <string.h>

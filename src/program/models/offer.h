@@ -1,6 +1,6 @@
 /* `riffle` without a verb, where there is somebody to ask. */
-#ifndef VERBS_OFFER_H
-#define VERBS_OFFER_H
+#ifndef MODELS_OFFER_H
+#define MODELS_OFFER_H
 
 /* Asks whether to chat with the model of this disk that suits the machine best, or, where none is,
  * with the known one. CLI_OK: *name, for free(), is the model, or NULL after a no; else an exit

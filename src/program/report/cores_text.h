@@ -1,7 +1,7 @@
 /* The plan of the cores, as `riffle cores` shows it. The verb fills the struct; the functions only
  * print it. */
-#ifndef VERBS_CORES_TEXT_H
-#define VERBS_CORES_TEXT_H
+#ifndef REPORT_CORES_TEXT_H
+#define REPORT_CORES_TEXT_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Each function looks at one thing. What cannot be changed is told, too, since it explains a speed.
  */
-#include "verbs/doctor_advice.h"
+#include "report/advice.h"
 
 #include <string.h>
 
