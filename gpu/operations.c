@@ -425,9 +425,12 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     case RF_OP_ATTENTION: return launch_attention(view, launch, op);
     case RF_OP_SHORT_CONV:
     case RF_OP_DELTA:
+    case RF_OP_MAMBA:
     case RF_OP_NORM_GATE:
+    case RF_OP_GATE_NORM:
     case RF_OP_SPLIT_GATE:
-    case RF_OP_SIGMOID_GATE: break; /* gpu_can_compute refuses them */
+    case RF_OP_SIGMOID_GATE:
+    case RF_OP_RELU2: break; /* gpu_can_compute refuses them */
     case RF_OP_SILU_GATE:
     case RF_OP_GELU_GATE:
     case RF_OP_GELU: return launch_gate(view, launch, op, n);

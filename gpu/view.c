@@ -364,7 +364,10 @@ int gpu_can_compute(const struct rf_params *params, struct rf_error *error)
 {
     if (rf_n_states(params, params->n_layer))
         return rf_fail(error, RF_ERR_UNSUPPORTED, "CUDA devices do not compute layers with %s (%s)",
-                       params->delta_values ? "the delta rule" : "convolutions", params->arch_name);
+                       params->is_mamba       ? "Mamba-2"
+                       : params->delta_values ? "the delta rule"
+                                              : "convolutions",
+                       params->arch_name);
     if (params->encoder)
         return rf_fail(error, RF_ERR_UNSUPPORTED, "CUDA devices do not compute encoders (%s)",
                        params->arch_name);

@@ -1,7 +1,7 @@
-/* A row's step of the delta rule in vectors (struct rf_delta_args). A tier's file defines
- * `columns`, which holds RF_DELTA_COLUMNS floats, `columns_lanes`, those of them that are in the
- * matrix, and the functions on them; then it includes this. No sum waits for the one of the row
- * before. */
+/* A row's step of the delta rule or of Mamba-2 in vectors (struct rf_delta_args). A tier's file
+ * defines `columns`, which holds RF_DELTA_COLUMNS floats, `columns_lanes`, those of them that are
+ * in the matrix, and the functions on them; then it includes this. No sum waits for the one of the
+ * row before. */
 #include "microkernels/kernels.h"
 
 /* Sums of rows r, r + 4, r + 8 and so on. */
@@ -30,10 +30,11 @@ INLINE void store_row(const struct rf_delta_args *args, size_t r, columns_lanes 
     if (args->out) *sum = columns_fma(s, columns_set(args->q[r]), *sum);
 }
 
-INLINE void delta_step_in(const struct rf_delta_args *args, columns_lanes lanes)
+/* S'^T k */
+INLINE columns recall(const struct rf_delta_args *args, columns_lanes lanes)
 {
-    const columns zero = columns_set(0.0f), g = columns_set(args->g);
-    columns_sums held = {{zero, zero, zero, zero}}, results = held;
+    const columns zero = columns_set(0.0f);
+    columns_sums held = {{zero, zero, zero, zero}};
     size_t r = 0, n = args->rows;
     for (; r + 4 <= n; r += 4) {
         recall_row(args, r, lanes, &held.sums[0]);
@@ -44,8 +45,16 @@ INLINE void delta_step_in(const struct rf_delta_args *args, columns_lanes lanes)
     if (r < n) recall_row(args, r, lanes, &held.sums[0]);
     if (r + 1 < n) recall_row(args, r + 1, lanes, &held.sums[1]);
     if (r + 2 < n) recall_row(args, r + 2, lanes, &held.sums[2]);
-    columns u =
-        columns_fma(columns_set(-args->g), columns_total(&held), columns_load(args->v, lanes));
+    return columns_total(&held);
+}
+
+INLINE void delta_step_in(const struct rf_delta_args *args, columns_lanes lanes)
+{
+    const columns zero = columns_set(0.0f), g = columns_set(args->g);
+    columns_sums results = {{zero, zero, zero, zero}};
+    columns u = columns_load(args->v, lanes);
+    size_t r, n = args->rows;
+    if (!args->is_mamba) u = columns_fma(columns_set(-args->g), recall(args, lanes), u);
     u = columns_mul(columns_set(args->b), u);
     for (r = 0; r + 4 <= n; r += 4) {
         store_row(args, r, lanes, u, g, &results.sums[0]);

@@ -148,12 +148,12 @@ struct rf_read_args {
     size_t times;
 };
 
-/* A row's step of the gated delta rule in some columns of one head's matrix (Yang, Kautz and
- * Hatamizadeh 2024), from S' before the row to S after it. The same bits on every tier, a column's
- * whatever columns are beside it:
+/* A row's step of the gated delta rule (Yang, Kautz and Hatamizadeh 2024), or of Mamba-2 (Dao and
+ * Gu 2024), in some columns of one head's matrix, from S' before the row to S after it. The same
+ * bits on every tier, a column's whatever columns are beside it:
  *
  * - h = sum over r of S'[r] k[r], in sums h_i = fma(S'[r], k[r], h_i) from 0 on, i = r mod 4, in
- *   the order of r; then h = (h_0 + h_1) + (h_2 + h_3)
+ *   the order of r; then h = (h_0 + h_1) + (h_2 + h_3). With is_mamba h = 0
  * - u = b fma(-g, h, v)
  * - S[r] = fma(k[r], u, g S'[r])
  * - out = sum over r of S[r] q[r], in sums as above */
@@ -166,6 +166,7 @@ struct rf_delta_args {
     const float *v;     /* [width] */
     float b, g;
     float *out; /* [width]; NULL: not wanted */
+    int is_mamba;
 };
 
 enum { RF_DELTA_COLUMNS = 16, RF_DELTA_SUMS = 4 };

@@ -96,6 +96,24 @@ MODELS = {
                                      "linear_value_head_dim": 32, "linear_conv_kernel_dim": 6, "attention_bias": True,
                                      "layer_types": ["full_attention", "linear_attention", "linear_attention",
                                                      "full_attention"], "tie_word_embeddings": True}),
+    # Layers with Mamba-2, two heads to a group, of 16 columns, before, between and after attention that is not rotated.
+    "granitehybrid": ("granitemoehybrid", {
+        "num_hidden_layers": 5, "num_local_experts": 0, "shared_intermediate_size": 64, "mamba_n_heads": 4,
+        "mamba_n_groups": 2, "mamba_d_state": 12, "embedding_multiplier": 6.0, "residual_multiplier": 0.5,
+        "attention_multiplier": 0.25, "logits_scaling": 3.0,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention"]}),
+    # One group, heads of 20 columns, no bias of a longer convolution; rotation, biases of attention, limits of steps.
+    "granitehybrid-rope": ("granitemoehybrid", {
+        "num_hidden_layers": 4, "hidden_size": 40, "num_local_experts": 0, "shared_intermediate_size": 48,
+        "mamba_n_heads": 4, "mamba_d_state": 20, "mamba_d_conv": 6, "mamba_conv_bias": False, "attention_bias": True,
+        "position_embedding_type": "rope", "time_step_limit": (0.25, 1.5), "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        "layer_types": ["full_attention", "linear_attention", "full_attention", "linear_attention"]}),
+    # Layers of one branch each: Mamba-2 in three groups, attention that is not rotated, squared relu; biases of the latter.
+    "nemotron-h": ("nemotron_h", {
+        "num_hidden_layers": None, "head_dim": 12, "mamba_num_heads": 6, "mamba_head_dim": 20, "n_groups": 3,
+        "ssm_state_size": 12, "mlp_bias": True, "layer_norm_epsilon": 1e-3, "layers_block_type": [
+            "linear_attention", "mlp", "full_attention", "linear_attention", "mlp", "full_attention", "mlp"]}),
     # Biases of queries, keys and values by default, a head wider than its share; another of the output by its own key.
     "seed-oss": ("seed_oss", SMALLER | {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True}),
     # Norms on both sides of the branches, half of a head rotates, neighbours together.
@@ -117,10 +135,11 @@ MODELS = {
 }
 # Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
 VISION = {"gemma3-vision", "mistral3-vision"}
-NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias"} # GGUF has no keys for such rotations, no such biases
-PERMUTED = {"llama", "mistral", "granite", "smollm3", "ministral3"}
+# GGUF has no keys for such rotations, widths and limits of steps, no such biases.
+NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias", "granitehybrid-rope"}
+PERMUTED = {"llama", "mistral", "granite", "granitemoehybrid", "smollm3", "ministral3"}
 GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3",
-             "qwen3_5_text": "qwen35"}
+             "qwen3_5_text": "qwen35", "granitemoehybrid": "granitehybrid", "nemotron_h": "nemotron_h"}
 
 
 def attention(module, query, key, value, mask, **kwargs):
@@ -178,6 +197,8 @@ def make_model(name, kind, changes):
             tensor.data = noise / 2
         elif name.endswith("dt_bias"):
             tensor.data = noise / 2
+        elif name.endswith(("mamba.D", "mixer.D")):
+            tensor.data = noise / 4 + 1
         elif "norm" in name:
             tensor.data = noise / 4 + (0 if adds_one(kind, name) else 1)
         elif "embed" in name or "lm_head" in name:
@@ -230,22 +251,28 @@ def write_metadata(writer, name, kind, config):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    if kind == "nemotron_h":
+        writer.add_feed_forward_length([config.intermediate_size * (t == "mlp") for t in config.layers_block_type])
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     if kind == "lfm2":
         writer.add_head_count_kv([config.num_key_value_heads * (t != "conv") for t in config.layer_types])
         writer.add_shortconv_l_cache(config.conv_L_cache)
         writer.add_vocab_size(config.vocab_size)
+    elif kind in {"granitemoehybrid", "nemotron_h"}:
+        write_mamba_metadata(writer, kind, config)
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
-    if kind in {"cohere2", "starcoder2"}:
-        writer.add_layer_norm_eps(config.layer_norm_eps if kind == "cohere2" else config.norm_epsilon)
+    if kind in {"cohere2", "starcoder2", "nemotron_h"}:
+        writer.add_layer_norm_eps(getattr(config, {"cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon",
+                                                   "nemotron_h": "layer_norm_epsilon"}[kind]))
     else:
         writer.add_layer_norm_rms_eps(config.norm_eps if kind == "lfm2" else config.rms_norm_eps)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
-    rope = config.rope_parameters
+    rope = getattr(config, "rope_parameters", None) or {"rope_theta": 10000.0, "rope_type": "default"}
     if kind in {"gemma3_text", "olmo3"}:
         local, rope = rope["sliding_attention"], rope["full_attention"]
         if kind == "olmo3":
@@ -264,7 +291,7 @@ def write_metadata(writer, name, kind, config):
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
-    if kind == "granite":
+    if kind in {"granite", "granitemoehybrid"}:
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
@@ -305,6 +332,34 @@ def write_delta_metadata(writer, config):
         writer.add_array("qwen35.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
     else:
         writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+
+
+def write_mamba_metadata(writer, kind, config):
+    rows, state, groups, heads, dim = (
+        (config.conv_kernel, config.ssm_state_size, config.n_groups, config.mamba_num_heads, config.mamba_head_dim)
+        if kind == "nemotron_h" else
+        (config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_n_heads, config.mamba_d_head))
+    writer.add_head_count_kv([config.num_key_value_heads * (t == "full_attention") for t in config.layers_block_type])
+    writer.add_ssm_conv_kernel(rows)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(heads * dim)
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_rope_scaling_finetuned(False)
+
+
+def mamba_parts(config, name, values):
+    """The tensors that llama.cpp's converter makes of one of a model with Mamba-2 without experts."""
+    if name.endswith("shared_mlp.input_linear.weight"):
+        gate, up = np.split(values, 2)
+        return [("ffn_gate.weight", gate), ("ffn_up.weight", up)]
+    if name.endswith("shared_mlp.output_linear.weight"):
+        return [("ffn_down.weight", values)]
+    if name.endswith((".A_log", "mamba.D", "mixer.D")):
+        values = values.reshape(-1, 1)
+    if name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
+        values = values.reshape(getattr(config, "mamba_n_groups", None) or config.n_groups, -1)
+    return [(None, values)]
 
 
 def tiled(config, name, values):
@@ -348,7 +403,7 @@ def write_gguf(path, name, kind, model):
         values = tensor.float().numpy()
         if "norm" in hf_name and adds_one(kind, hf_name):
             values = values + 1
-        if "conv1d" in hf_name:
+        if "conv1d.weight" in hf_name:
             values = values.squeeze(1)
         if "linear_attn" in hf_name:
             values = tiled(config, hf_name, values)
@@ -357,14 +412,20 @@ def write_gguf(path, name, kind, model):
         hf_name = hf_name.replace("dt_bias", "dt_proj.bias")
         if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
             values = permute(values, config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads)
-        new = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         if "conv.conv" in hf_name:
             values = values.squeeze(1)
-        if values.ndim == 1 or "conv.conv" in hf_name or "conv1d" in hf_name:
-            writer.add_tensor(new, values.astype(np.float32))
-        else:
-            bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-            writer.add_tensor(new, bits.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+        has_mamba = kind in {"granitemoehybrid", "nemotron_h"}
+        if kind == "nemotron_h":
+            hf_name = hf_name.replace("model.", "backbone.").replace("dt_proj.bias", "dt.bias")
+        parts = mamba_parts(config, hf_name, values) if has_mamba else [(None, values)]
+        for part, values in parts:
+            new = (f"blk.{hf_name.split('.')[2]}.{part}" if part
+                   else names.get_name(hf_name, try_suffixes=(".weight", ".bias")))
+            if values.ndim == 1 or any(n in hf_name for n in ("conv.conv", "conv1d", ".A_log", "mamba.D", "mixer.D", "norm")):
+                writer.add_tensor(new, values.astype(np.float32))
+            else:
+                bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+                writer.add_tensor(new, bits.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -393,7 +454,7 @@ def some_text(n):
 def logits_of(model, ids):
     """What follows each token: of longrope as if the text ended there, so the first rows are those of a short text; with
     dynamic scaling as if the text was read token by token."""
-    rope = model.config.get_text_config().rope_parameters
+    rope = getattr(model.config.get_text_config(), "rope_parameters", {})
     if rope.get("rope_type") == "longrope" and len(ids) > rope["original_max_position_embeddings"]:
         short = rope["original_max_position_embeddings"]
         return np.concatenate([whole_logits(model, ids[:short]), whole_logits(model, ids)[short:]])

@@ -47,6 +47,16 @@ FAMILIES = {
                                           moe_intermediate_size=32, num_experts=5, num_experts_per_tok=2,
                                           num_dense_layers=1, conv_L_cache=3, layer_types=[
                                               "conv", "full_attention", "conv"]),
+    "granitehybrid": transformers.GraniteMoeHybridConfig(
+        **COMMON | {"num_hidden_layers": 2}, intermediate_size=32, shared_intermediate_size=40, num_local_experts=6,
+        num_experts_per_tok=3, mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=16, rms_norm_eps=0.02,
+        residual_multiplier=0.5, attention_multiplier=0.25, embedding_multiplier=2.0, logits_scaling=0.5,
+        layer_types=["linear_attention", "full_attention"]),
+    "nemotron_h_moe": transformers.NemotronHConfig(
+        **{k: v for k, v in COMMON.items() if k != "num_hidden_layers"}, head_dim=16, intermediate_size=48,
+        moe_intermediate_size=32, moe_shared_expert_intermediate_size=40, n_routed_experts=4, num_experts_per_tok=2,
+        routed_scaling_factor=2.5, mamba_num_heads=4, mamba_head_dim=16, n_groups=2, ssm_state_size=16,
+        layer_norm_epsilon=0.02, layers_block_type=["linear_attention", "full_attention", "moe"]),
     "qwen35moe": transformers.Qwen3_5MoeTextConfig(
         **COMMON | {"num_hidden_layers": 2}, head_dim=32, moe_intermediate_size=32, shared_expert_intermediate_size=40,
         num_experts=6, num_experts_per_tok=3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
@@ -134,6 +144,32 @@ def for_gguf(config, state):
     return made
 
 
+def mamba_parts(config, state):
+    """The tensors of a model with Mamba-2 as llama.cpp's converter changes them, each expert's apart."""
+    made = {}
+    for name, tensor in state.items():
+        tensor = tensor.float()
+        layer, _, rest = name.partition("block_sparse_moe.")
+        if rest in ("input_linear.weight", "output_linear.weight"):
+            parts = ["gate_proj", "up_proj"] if rest[0] == "i" else ["down_proj"]
+            for expert, values in enumerate(tensor):
+                for part, of_part in zip(parts, values.chunk(len(parts))):
+                    made[f"{layer}mlp.experts.{expert}.{part}.weight"] = of_part
+        elif name.endswith("shared_mlp.input_linear.weight"):
+            for part, values in zip(("gate_proj", "up_proj"), tensor.chunk(2)):
+                made[name.replace("shared_mlp.input_linear", "mlp.shared_expert." + part)] = values
+        elif name.endswith("A_log"):
+            made[name] = -tensor.exp()[:, None]
+        elif name.endswith(("mamba.D", "mixer.D")):
+            made[name] = tensor[:, None]
+        elif name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
+            groups = config.n_groups if config.model_type == "nemotron_h" else config.mamba_n_groups
+            made[name] = tensor.reshape(groups, -1)
+        else:
+            made[name] = tensor.squeeze(1) if "conv1d.weight" in name else tensor
+    return made
+
+
 def random_model(config, seed):
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
@@ -142,9 +178,12 @@ def random_model(config, seed):
         for name, p in model.named_parameters():
             if name.endswith(("conv.conv.weight", "conv1d.weight", "A_log", "dt_bias")):
                 p.copy_(torch.randn_like(p) / 2)
+            elif name.endswith((".D")):
+                p.copy_(1 + torch.randn_like(p) / 2)
             elif "norm.weight" in name:
                 p.copy_((0 if adds_one(config, name) else 1) + 0.1 * torch.randn_like(p))
-            elif name.endswith(("mlp.gate.weight", "mlp.router.weight", "feed_forward.gate.weight")):
+            elif name.endswith(("mlp.gate.weight", "mlp.router.weight", "feed_forward.gate.weight",
+                                "block_sparse_moe.router.weight", "mixer.gate.weight")):
                 p.copy_(3 * torch.randn_like(p) / p.shape[-1] ** 0.5)
             elif name.endswith(("gate_up_proj", "down_proj")) and config.model_type == "gpt_oss":
                 codes, exponents, values = random_mxfp4((p.shape[0], p.shape[2], p.shape[1]))
@@ -153,10 +192,10 @@ def random_model(config, seed):
             elif "bias" in name or "sinks" in name:
                 p.copy_(0.5 * torch.randn_like(p))
             elif p.dim() > 1:
-                p.copy_(torch.randn_like(p) / p.shape[-1] ** 0.5 * (4 if "embed" in name else 1))
+                p.copy_(torch.randn_like(p) / p.shape[-1] ** 0.5 * (4 if "embed" in name or "lm_head" in name else 1))
             p.copy_(p.bfloat16().float())
         for name, buffer in model.named_buffers():
-            if name.endswith("expert_bias"):
+            if name.endswith(("expert_bias", "e_score_correction_bias")):
                 buffer.copy_((0.5 * torch.randn_like(buffer)).bfloat16())
     return model
 
@@ -167,13 +206,14 @@ class Gaps:
     def __init__(self, model, used):
         self.least = float("inf")
         for name, module in model.named_modules():
-            if name.endswith(("mlp.gate", "mlp.router", "feed_forward.gate")):
-                module.register_forward_hook(lambda m, i, o: self.take(i, o, used))
+            if name.endswith(("mlp.gate", "mlp.router", "feed_forward.gate", "block_sparse_moe.router", "mixer.gate")):
+                module.register_forward_hook(lambda m, i, o: self.take(m, i, o, used))
 
-    def take(self, given, out, used):
+    def take(self, module, given, out, used):
         logits = out[0] if isinstance(out, tuple) else out
-        if len(given) > 1:  # the values that choose are sigmoids, whose slope is about a tenth
-            logits = 10 * (logits.sigmoid() + given[1])
+        bias = given[1] if len(given) > 1 else getattr(module, "e_score_correction_bias", None)
+        if bias is not None:  # the values that choose are sigmoids, whose slope is about a tenth
+            logits = 10 * (logits.sigmoid() + bias)
         top = logits.float().sort(-1, descending=True).values
         self.least = min(self.least, (top[..., used - 1] - top[..., used]).min().item())
 
@@ -198,7 +238,7 @@ def is_stable(model, ids, logits):
     """Whether the same experts are chosen where the inputs of linear layers are rounded to BF16."""
     hooks = [module.register_forward_pre_hook(lambda m, i: (i[0].bfloat16().float(), *i[1:]))
              for module in model.modules()
-             if isinstance(module, torch.nn.Linear) or type(module).__name__.endswith("TopKRouter")]
+             if isinstance(module, torch.nn.Linear) or type(module).__name__.lower().endswith("topkrouter")]
     with torch.no_grad():
         off = (model(ids[None]).logits[0] - logits).norm(dim=-1) / logits.norm(dim=-1)
     for hook in hooks:
@@ -229,12 +269,32 @@ def permuted(weight, n_head):
         .reshape(shape)
 
 
+def write_nemotron_metadata(writer, config):
+    kinds = config.layers_block_type
+    writer.add_feed_forward_length([config.moe_intermediate_size * (t == "moe") for t in kinds])
+    writer.add_head_count_kv([config.num_key_value_heads * (t == "full_attention") for t in kinds])
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_state_size(config.ssm_state_size)
+    writer.add_ssm_group_count(config.n_groups)
+    writer.add_ssm_time_step_rank(config.mamba_num_heads)
+    writer.add_ssm_inner_size(config.mamba_num_heads * config.mamba_head_dim)
+    writer.add_rope_scaling_finetuned(False)
+    writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_group_count(config.n_group)
+
+
 def write_gguf(path, arch, config, state):
     writer = gguf.GGUFWriter(path, arch)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    if hasattr(config, "intermediate_size"):
+    if arch == "nemotron_h_moe":
+        write_nemotron_metadata(writer, config)
+        state = mamba_parts(config, state)
+    elif hasattr(config, "intermediate_size"):
         writer.add_feed_forward_length(config.intermediate_size)
     if arch == "qwen35moe":
         writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
@@ -251,11 +311,28 @@ def write_gguf(path, arch, config, state):
         writer.add_shortconv_l_cache(config.conv_L_cache)
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    else:
+    elif arch == "granitehybrid":
+        writer.add_head_count_kv([config.num_key_value_heads * (t == "full_attention") for t in config.layer_types])
+        writer.add_ssm_conv_kernel(config.mamba_d_conv)
+        writer.add_ssm_state_size(config.mamba_d_state)
+        writer.add_ssm_group_count(config.mamba_n_groups)
+        writer.add_ssm_time_step_rank(config.mamba_n_heads)
+        writer.add_ssm_inner_size(config.mamba_expand * config.hidden_size)
+        writer.add_rope_scaling_finetuned(False)
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+        state = mamba_parts(config, state)
+    elif arch != "nemotron_h_moe":
         writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.norm_eps if arch == "lfm2moe" else config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    rope = config.rope_parameters
+    if arch == "nemotron_h_moe":
+        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    else:
+        writer.add_layer_norm_rms_eps(config.norm_eps if arch == "lfm2moe" else config.rms_norm_eps)
+    rope = getattr(config, "rope_parameters", {"rope_theta": 10000.0, "rope_type": "default"})
+    writer.add_rope_freq_base(rope["rope_theta"])
     if rope["rope_type"] == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
@@ -279,8 +356,8 @@ def write_gguf(path, arch, config, state):
     writer.add_eos_token_id(EOS)
     tensors, experts = {}, {}
     for name, tensor in state.items():
-        parts = name.removeprefix("model.").split(".")
-        short = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output",
+        parts = name.removeprefix("model.").removeprefix("backbone.").split(".")
+        short = {"embeddings": "token_embd", "norm_f": "output_norm", "embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output",
                  "embedding_norm": "token_embd_norm"}.get(parts[0])
         if short:
             tensors[short + ".weight"] = tensor
@@ -321,12 +398,25 @@ def write_gguf(path, arch, config, state):
                  "linear_attn.in_proj_b.weight": "ssm_beta", "linear_attn.in_proj_a.weight": "ssm_alpha",
                  "linear_attn.conv1d.weight": "ssm_conv1d", "linear_attn.norm.weight": "ssm_norm",
                  "linear_attn.out_proj.weight": "ssm_out",
+                 "mamba.in_proj.weight": "ssm_in", "mamba.conv1d.weight": "ssm_conv1d", "mamba.norm.weight": "ssm_norm",
+                 "mamba.out_proj.weight": "ssm_out", "block_sparse_moe.router.layer.weight": "ffn_gate_inp",
+                 "shared_mlp.output_linear.weight": "ffn_down_shexp",
+                 "norm.weight": "attn_norm", "mixer.in_proj.weight": "ssm_in", "mixer.conv1d.weight": "ssm_conv1d",
+                 "mixer.norm.weight": "ssm_norm", "mixer.out_proj.weight": "ssm_out", "mixer.q_proj.weight": "attn_q",
+                 "mixer.k_proj.weight": "attn_k", "mixer.v_proj.weight": "attn_v", "mixer.o_proj.weight": "attn_output",
+                 "mixer.gate.weight": "ffn_gate_inp", "mixer.shared_experts.up_proj.weight": "ffn_up_shexp",
+                 "mixer.shared_experts.down_proj.weight": "ffn_down_shexp",
                  "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
                  "mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp",
                  "mlp.shared_expert.up_proj.weight": "ffn_up_shexp",
                  "mlp.shared_expert.down_proj.weight": "ffn_down_shexp"}.get(rest)
-        if rest == "feed_forward.expert_bias":
+        if rest in ("feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"):
             tensors[f"{layer}exp_probs_b.bias"] = tensor
+            continue
+        kind, _, end = rest.partition(".")
+        if kind in ("mamba", "mixer") and end in ("A_log", "D", "dt_bias", "conv1d.bias"):
+            tensors[layer + {"A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias",
+                             "conv1d.bias": "ssm_conv1d.bias"}[end]] = tensor
             continue
         if rest in ("linear_attn.A_log", "linear_attn.dt_bias"):
             tensors[layer + ("ssm_a" if rest.endswith("A_log") else "ssm_dt.bias")] = tensor
@@ -342,7 +432,7 @@ def write_gguf(path, arch, config, state):
             tensor = tensor.flatten()
         if arch in ("gpt-oss", "qwen35moe") and short == "ffn_norm":
             short = "post_attention_norm"
-        if arch == "llama" and short in ("attn_q", "attn_k"):
+        if arch in ("llama", "granitehybrid") and short in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if short == "attn_q" else config.num_key_value_heads
             tensor = torch.from_numpy(np.ascontiguousarray(permuted(tensor.float().numpy(), heads)))
         tensors[f"{layer}{short}.weight"] = tensor
@@ -354,7 +444,8 @@ def write_gguf(path, arch, config, state):
             writer.add_tensor(name, tensor, raw_dtype=Type.MXFP4 if tensor.dtype == np.uint8 else None)
             continue
         values = tensor.float().contiguous().numpy()
-        if values.ndim == 1 or "ffn_gate_inp" in name or "shortconv.conv" in name or "ssm_conv1d" in name:
+        if values.ndim == 1 or "ffn_gate_inp" in name or any(n in name for n in (
+                "shortconv.conv", "ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")):
             writer.add_tensor(name, values)
         else:
             writer.add_tensor(name, gguf.quants.quantize(values, Type.BF16), raw_dtype=Type.BF16)
@@ -369,7 +460,7 @@ def make(name):
     for seed in range(10000):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
-        if found and (name not in ("lfm2moe", "qwen35moe") or is_stable(model, *found[:2])):
+        if found and (name not in ("lfm2moe", "qwen35moe", "granitehybrid", "nemotron_h_moe") or is_stable(model, *found[:2])):
             break
     ids, logits, greedy = found
     print(f"{name}: seed {seed}, logits of standard deviation {logits.std():.2f}")

@@ -153,10 +153,11 @@ static void ref_delta_step(const struct rf_delta_args *args)
     float held[RF_DELTA_SUMS][RF_DELTA_COLUMNS] = {{0}},
           sums[RF_DELTA_SUMS][RF_DELTA_COLUMNS] = {{0}}, u[RF_DELTA_COLUMNS], s[RF_DELTA_COLUMNS];
     size_t width = args->width;
-    for (size_t r = 0; r < args->rows; r++)
+    for (size_t r = 0; r < args->rows && !args->is_mamba; r++)
         ref_delta_sums(held, args->from + r * width, args->k[r], r, width);
     for (size_t c = 0; c < width; c++)
-        u[c] = args->b * fmaf(-args->g, ref_delta_sum(held, c), args->v[c]);
+        u[c] = args->b *
+               (args->is_mamba ? args->v[c] : fmaf(-args->g, ref_delta_sum(held, c), args->v[c]));
     for (size_t r = 0; r < args->rows; r++) {
         const float *from = args->from + r * width;
         for (size_t c = 0; c < width; c++) s[c] = fmaf(args->k[r], u[c], args->g * from[c]);

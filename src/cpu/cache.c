@@ -57,11 +57,11 @@ size_t rf_cpu_cache_group_bytes(const struct cpu_cache *cache)
 static int places_new(struct cpu_cache *cache, struct rf_error *error)
 {
     const struct rf_params *params = cache->base.shape.params;
-    int32_t n[2] = {0, 0};
+    int32_t n[3] = {0, 0, 0}; /* with keys and values, with a state, with neither */
     cache->places = rf_malloc(cache_allocator(cache), (size_t)params->n_layer,
                               sizeof *cache->places, "KV cache", error);
     for (int32_t i = 0; cache->places && i < params->n_layer; i++)
-        cache->places[i] = n[rf_has_state(params, i)]++;
+        cache->places[i] = n[rf_has_keys(params, i) ? 0 : rf_has_state(params, i) ? 1 : 2]++;
     return cache->places ? 0 : RF_ERR_MEMORY;
 }
 
@@ -391,7 +391,7 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
                                 sizeof *entry, "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
-        for (size_t head = 0; !rf_has_state(params, layer) && head < (size_t)params->n_head_kv;
+        for (size_t head = 0; rf_has_keys(params, layer) && head < (size_t)params->n_head_kv;
              head++)
             for (int32_t i = moved; i < n; i++) {
                 rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);

@@ -299,7 +299,7 @@ void rf_cpu_embed(struct cpu_view *view, struct rf_worker *worker, const struct 
 void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  const int32_t *picked, size_t n);
 void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
-void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_ungated(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  rf_gate_fn *kernel);
 void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
@@ -318,6 +318,7 @@ void rf_cpu_delta(struct cpu_view *view, struct rf_worker *worker, const struct 
 
 /* gated.c */
 void rf_cpu_norm_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_gate_norm(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_split_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_sigmoid_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 

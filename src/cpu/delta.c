@@ -1,5 +1,6 @@
-/* The gated delta rule (qwen35). All workers call the function; a row's bits depend on the rows
- * that it follows alone, wherever those come from: the pass, or the log in the cache's states.
+/* The gated delta rule (qwen35) and Mamba-2 (granitehybrid), which is the same without what the
+ * rule takes back and without lengths. All workers call the function; a row's bits depend on the
+ * rows that it follows alone, wherever those come from: the pass, or the log in the cache's states.
  * view.c calls it.
  *
  * A pass takes each matrix at its base (states.c), replays the log from there to the pass, and goes
@@ -99,7 +100,23 @@ static float softplus_f(float x)
     return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x));
 }
 
-/* b and g in the places of what they come from, and all of the row in the log. */
+/* b and g of a row and head, in the places of what they come from. */
+static void steps_of_delta(const struct rf_op *op, size_t h, float *b, float *g)
+{
+    *b = sigmoid_f(*b);
+    *g = expf(op->weight[1]->f32[h] * softplus_f(*g + op->weight[2]->f32[h]));
+}
+
+static void steps_of_mamba(const struct rf_params *params, const struct rf_op *op, size_t h,
+                           float *b, float *g)
+{
+    *b = softplus_f(*b + op->weight[2]->f32[h]);
+    if (*b < params->step_min) *b = params->step_min;
+    if (params->step_max > 0 && *b > params->step_max) *b = params->step_max;
+    *g = expf(op->weight[1]->f32[h] * *b);
+}
+
+/* b and g of all heads, and all of the row in the log. */
 static void log_row(const struct cpu_view *view, const struct rf_op *op, size_t row)
 {
     size_t n = (size_t)rf_delta_mixed(view->params), heads = (size_t)view->params->delta_values;
@@ -108,8 +125,10 @@ static void log_row(const struct cpu_view *view, const struct rf_op *op, size_t 
           *log = rf_cpu_states_log(view->groups[view->rows[row].group].cache, op->layer,
                                    (size_t)view->rows[row].slot);
     for (size_t h = 0; h < heads; h++) {
-        b[h] = sigmoid_f(b[h]);
-        g[h] = expf(op->weight[1]->f32[h] * softplus_f(g[h] + op->weight[2]->f32[h]));
+        if (op->kind == RF_OP_MAMBA)
+            steps_of_mamba(view->params, op, h, &b[h], &g[h]);
+        else
+            steps_of_delta(op, h, &b[h], &g[h]);
     }
     if (!log) return;
     memcpy(log, buffer_row(&view->buffers[op->in[0]], row), n * sizeof *log);
@@ -180,7 +199,10 @@ static void convolve(const struct cpu_view *view, const struct rf_op *op,
 {
     size_t n_rows = (size_t)view->params->conv_rows;
     const float *weights = op->weight[0]->f32 + first * n_rows;
-    memset(out, 0, n * sizeof *out);
+    if (op->bias[0])
+        memcpy(out, op->bias[0]->f32 + first, n * sizeof *out);
+    else
+        memset(out, 0, n * sizeof *out);
     for (size_t r = 0; r < n_rows; r++) {
         const float *m = followed->rows[n_rows - 1 - r];
         for (size_t j = 0; m && j < n; j++) out[j] += weights[j * n_rows + r] * m[first + j];
@@ -194,16 +216,20 @@ static void mix_head(const struct cpu_view *view, const struct rf_op *op,
                      size_t head, float *out)
 {
     const struct rf_params *params = view->params;
+    const struct rf_delta_places places = rf_delta_places(params);
     size_t keys = (size_t)params->delta_keys, dim = (size_t)params->delta_key_dim;
     if (head >= 2 * keys) {
         size_t columns = (size_t)params->delta_value_dim,
-               first = 2 * keys * dim + (head - 2 * keys) * columns;
+               first = (size_t)places.v + (head - 2 * keys) * columns;
         convolve(view, op, followed, first, columns, out + first);
         return;
     }
-    float *x = out + head * dim;
     if (head < keys && row->i < 0) return; /* a replay has no use for q */
-    convolve(view, op, followed, head * dim, dim, x);
+    size_t first =
+        head < keys ? (size_t)places.q + head * dim : (size_t)places.k + (head - keys) * dim;
+    float *x = out + first;
+    convolve(view, op, followed, first, dim, x);
+    if (op->kind == RF_OP_MAMBA) return;
     float scale = 1.0f / sqrtf(squares_of(x, dim) + 1e-6f);
     if (head < keys) scale /= sqrtf((float)dim);
     for (size_t j = 0; j < dim; j++) x[j] *= scale;
@@ -246,12 +272,14 @@ static struct rf_delta_args row_of(const struct cpu_view *view, const struct col
            dim = (size_t)params->delta_key_dim, n = (size_t)params->delta_value_dim,
            mixed = (size_t)rf_delta_mixed(params), head = columns->head,
            of = params->delta_tiled ? head % keys : head / (values / keys);
+    const struct rf_delta_places places = rf_delta_places(params);
     const float *y = view->mixed + (group->mixed_first + at) * mixed;
     struct rf_delta_args row = {.rows = dim,
                                 .width = columns->width,
-                                .q = y + of * dim,
-                                .k = y + (keys + of) * dim,
-                                .v = y + 2 * keys * dim + head * n + columns->first};
+                                .q = y + (size_t)places.q + of * dim,
+                                .k = y + (size_t)places.k + of * dim,
+                                .v = y + (size_t)places.v + head * n + columns->first,
+                                .is_mamba = columns->op->kind == RF_OP_MAMBA};
     if (at < group->replayed) {
         const float *log =
             rf_cpu_states_log(group->cache, columns->op->layer, group->cache->states.base.at + at);
@@ -264,6 +292,16 @@ static struct rf_delta_args row_of(const struct cpu_view *view, const struct col
     row.g = buffer_row(&view->buffers[columns->op->in[2]], own)[head];
     row.out = buffer_row(&view->buffers[columns->op->out[0]], own) + head * n + columns->first;
     return row;
+}
+
+/* A row's step, and what Mamba-2 adds of the row itself. */
+static void step(const struct cpu_view *view, const struct columns *columns,
+                 const struct rf_delta_args *row)
+{
+    view->kernels->delta_step(row);
+    if (!row->is_mamba || !row->out) return;
+    float skip = columns->op->bias[1]->f32[columns->head];
+    for (size_t c = 0; c < row->width; c++) row->out[c] += skip * row->v[c];
 }
 
 /* Through the rows from `at` to before `end` in the first slot. Writes beginnings of blocks. */
@@ -280,7 +318,7 @@ static void write_chain(const struct cpu_view *view, const struct columns *colum
             at + 1 == group->replayed + (size_t)group->rows->n && next % RF_STATE_POSITIONS != 0;
         row.from = held;
         row.to = is_end ? NULL : held;
-        view->kernels->delta_step(&row);
+        step(view, columns, &row);
         if (next % RF_STATE_POSITIONS) continue;
         float *begin =
             rf_cpu_states_matrices(group->cache, columns->op->layer, next / RF_STATE_POSITIONS);
@@ -297,7 +335,7 @@ static void write_tree(const struct cpu_view *view, const struct columns *column
         struct rf_delta_args row = row_of(view, columns, group->replayed + i);
         row.from = columns->slots + (size_t)slots->from * piece;
         row.to = slots->to < 0 ? NULL : columns->slots + (size_t)slots->to * piece;
-        view->kernels->delta_step(&row);
+        step(view, columns, &row);
     }
 }
 

@@ -77,7 +77,7 @@ static void share_sigmoids(const struct rf_params *params, const float *values,
         sum += top[i].value;
     }
     for (int32_t i = 0; params->expert_norm && i < params->n_expert_used; i++)
-        top[i].value /= sum + 1e-6f;
+        top[i].value /= sum + params->expert_least;
 }
 
 /* Lists the chosen experts, and gives each choice a row behind the choices of the rows before. */
@@ -234,7 +234,7 @@ void rf_cpu_sum_experts(struct cpu_view *view, struct rf_worker *worker, const s
             const float *of_expert = buffer_row(in, choice->row);
             for (size_t j = first; j < end; j++) sum[j - first] += choice->value * of_expert[j];
         }
-        for (size_t j = first; j < end; j++) out[j] += sum[j - first];
+        for (size_t j = first; j < end; j++) out[j] += op->scale * sum[j - first];
     }
     if (worker->index == 0) rf_cpu_pool_release(experts_pool(view));
 }

@@ -185,8 +185,19 @@ static void clamp_gate(const struct rf_op *op, float *gate, float *up, size_t n)
     }
 }
 
-/* gelu(x), as that of a gate before a row of ones. */
-void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+static void ungated_part(const struct cpu_view *view, const struct rf_op *op, float *out,
+                         const float *x, const float *ones, size_t n)
+{
+    if (op->kind == RF_OP_RELU2)
+        for (size_t j = 0; j < n; j++) out[j] = x[j] > 0 ? x[j] * x[j] : 0;
+    else if (op->is_exact)
+        view->kernels->gelu(out, x, n);
+    else
+        view->kernels->gelu_gate(out, x, ones, n);
+}
+
+/* gelu(x), as that of a gate before a row of ones, or relu(x)^2. */
+void rf_cpu_ungated(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     float ones[PART], *made = worker_row(view, worker);
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
@@ -194,14 +205,14 @@ void rf_cpu_gelu(struct cpu_view *view, struct rf_worker *worker, const struct r
     size_t width = x->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
     size_t parts = (width + part - 1) / part;
     for (size_t j = 0; j < PART; j++) ones[j] = 1;
-    struct cpu_items items = cpu_items(worker, view->n_rows * parts, rows_grain(view->n_rows));
+    struct cpu_items items =
+        cpu_items(worker, buffer_rows(view, x) * parts, rows_grain(view->n_rows));
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         const float *row = buffer_row(x, i) + first;
-        if (op->is_exact) view->kernels->gelu(made, row, n);
-        for (size_t at = 0; !op->is_exact && at < n; at += PART)
-            view->kernels->gelu_gate(made + at, row + at, ones, n - at < PART ? n - at : PART);
+        for (size_t at = 0; at < n; at += PART)
+            ungated_part(view, op, made + at, row + at, ones, n - at < PART ? n - at : PART);
         rf_cpu_pack(view, out, i, first, n, made);
     }
 }

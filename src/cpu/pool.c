@@ -57,6 +57,7 @@ static void give_place(const struct cpu_pool *pool, struct cpu_place *place, cpu
     for (int m = 0; m < RF_OP_INPUTS; m++) {
         if (place->layer[m]) place->layer[m]->experts[place->expert] = NULL;
         place->layer[m] = layer[m];
+        if (!layer[m]) continue;
         layer[m]->experts[expert] = at;
         at += layer[m]->plan.matrix_bytes;
     }
@@ -86,7 +87,7 @@ void rf_cpu_pool_fill(cpu_pool_layer layer, const size_t *missing, size_t n_miss
                       struct rf_worker *worker, rf_cpu_pack_fn *pack, const void *user)
 {
     size_t panels = 0;
-    for (int m = 0; m < RF_OP_INPUTS; m++) panels += layer[m]->plan.strips;
+    for (int m = 0; m < RF_OP_INPUTS; m++) panels += layer[m] ? layer[m]->plan.strips : 0;
     struct cpu_items items = cpu_items(worker, n_missing * panels, 4);
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t panel = item % panels;

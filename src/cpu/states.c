@@ -400,7 +400,7 @@ void rf_cpu_states_save(const struct cpu_cache *cache, int32_t n, void *out)
     }
     size_t bytes = matrix_floats(cache) * sizeof(float);
     for (int32_t layer = 0; cache->states.n_blocks && n && layer < params->n_layer; layer++) {
-        if (!rf_is_delta(params, layer)) continue;
+        if (!rf_has_matrices(params, layer)) continue;
         const float *matrices =
             rf_cpu_states_matrices(cache, layer, ((size_t)n - 1) / RF_STATE_POSITIONS);
         if (matrices)
@@ -433,7 +433,7 @@ int rf_cpu_states_load(struct cpu_cache *cache, int32_t n, const void *in, struc
         from += begin_bytes + log_bytes;
     }
     for (int32_t layer = 0; !code && block > 0 && layer < params->n_layer; layer++) {
-        if (!rf_is_delta(params, layer)) continue;
+        if (!rf_has_matrices(params, layer)) continue;
         memcpy(rf_cpu_states_matrices(cache, layer, block), from,
                matrix_floats(cache) * sizeof(float));
         from += matrix_floats(cache) * sizeof(float);

@@ -171,13 +171,16 @@ static void perform_op(struct cpu_view *view, struct rf_worker *worker, const st
     case RF_OP_ATTENTION: rf_cpu_attention(view, worker, op); break;
     case RF_OP_SILU_GATE: rf_cpu_gate(view, worker, op, view->kernels->silu_gate); break;
     case RF_OP_GELU_GATE: rf_cpu_gate(view, worker, op, view->kernels->gelu_gate); break;
-    case RF_OP_GELU: rf_cpu_gelu(view, worker, op); break;
+    case RF_OP_GELU:
+    case RF_OP_RELU2: rf_cpu_ungated(view, worker, op); break;
     case RF_OP_ADD: rf_cpu_add(view, worker, op); break;
     case RF_OP_ADD_SHARE: rf_cpu_add_share(view, worker, op); break;
     case RF_OP_CAP: rf_cpu_cap(view, worker, op, n); break;
     case RF_OP_COPY: rf_cpu_copy(view, worker, op); break;
     case RF_OP_SHORT_CONV: rf_cpu_short_conv(view, worker, op); break;
-    case RF_OP_DELTA: rf_cpu_delta(view, worker, op); break;
+    case RF_OP_DELTA:
+    case RF_OP_MAMBA: rf_cpu_delta(view, worker, op); break;
+    case RF_OP_GATE_NORM: rf_cpu_gate_norm(view, worker, op); break;
     case RF_OP_NORM_GATE: rf_cpu_norm_gate(view, worker, op); break;
     case RF_OP_SPLIT_GATE: rf_cpu_split_gate(view, worker, op); break;
     case RF_OP_SIGMOID_GATE: rf_cpu_sigmoid_gate(view, worker, op); break;

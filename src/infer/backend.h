@@ -132,12 +132,14 @@ enum rf_slot {
     RF_SLOT_Q_BOTH,    /* of each head q, then its gate */
     RF_SLOT_Q_GATE,    /* the gates alone */
     RF_SLOT_UNGATED,   /* what was attended to, before the gate */
-    RF_SLOT_MIXED,     /* q, k and v of the delta rule, before their convolution */
-    RF_SLOT_Z,         /* gates of the delta rule's results */
-    RF_SLOT_BETA,      /* logits of how much of a value is written; undefined after RF_OP_DELTA */
-    RF_SLOT_ALPHA,     /* what decays come from; undefined after RF_OP_DELTA */
-    RF_SLOT_RECALLED,  /* results of the delta rule */
-    RF_SLOT_DELTA,     /* operand of the matrix behind the delta rule */
+    RF_SLOT_MIXED,     /* q, k and v of the delta rule, x, B and C of Mamba-2, before their
+                          convolution */
+    RF_SLOT_Z,         /* gates of the results of either */
+    RF_SLOT_BETA,      /* logits of how much of a value is written, or what time steps come from;
+                          undefined after RF_OP_DELTA or RF_OP_MAMBA */
+    RF_SLOT_ALPHA,     /* what decays come from; undefined after RF_OP_DELTA or RF_OP_MAMBA */
+    RF_SLOT_RECALLED,  /* results of either */
+    RF_SLOT_DELTA,     /* operand of the matrix behind either */
     RF_SLOT_JOINED,    /* rows side by side: hidden states that a draft head reads; in a head's
                           program the normed embedding and feature */
     RF_SLOT_JOINED_IN, /* the same as operand */
@@ -195,8 +197,21 @@ enum rf_op_kind {
      *
      * A row leaves its m, b and g in the cache (infer/state_kept.h). */
     RF_OP_DELTA,
+    /* Mamba-2 (Dao and Gu 2024; transformers, GraniteMoeHybridMambaLayer), in the sizes of
+     * RF_OP_DELTA. A row m of in[0] is delta_values heads of x, delta_keys groups of B, as many of
+     * C. m goes through a convolution as in RF_OP_DELTA, whose sum has bias[0] where it is not
+     * NULL. Then for each head of x, and its group of B and C:
+     *
+     * - b = log(1 + exp(in[1] + weight[2])), from step_min to step_max; g = exp(weight[1] b)
+     * - S = g S' + B (b x)^T, where S' is S of the row that it follows, 0 before the text
+     * - out[0] = S^T C + bias[1] x
+     *
+     * A row leaves its m, b and g in the cache. in[2] is scratch, as wide as in[1]. */
+    RF_OP_MAMBA,
     /* out[0] = RMS norm of each head [delta_value_dim] of in[0], times weight[0] and silu(in[1]) */
     RF_OP_NORM_GATE,
+    /* out[0] = RMS norm of in[0] * silu(in[1]), in delta_keys parts of a row, times weight[0] */
+    RF_OP_GATE_NORM,
     RF_OP_SPLIT_GATE,   /* of each head of in[0]: out[0] = the first head_dim values, out[1] = the
                            others */
     RF_OP_SIGMOID_GATE, /* out[0] = in[0] * sigmoid(in[1]) */
@@ -205,16 +220,18 @@ enum rf_op_kind {
                            in[1] are undefined */
     RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
     RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise, or with is_exact by the error function */
+    RF_OP_RELU2,        /* out[0] = max(in[0], 0)^2 */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
-     * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by 1e-6 and the sum over the
-     * chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of in[1] to the
-     * rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
+     * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by expert_least and the sum
+     * over the chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of
+     * in[1] to the rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 ..
+     * 2] ready, of which weight[2] may be NULL. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
-    RF_OP_SUM_EXPERTS,   /* out[0] += the sum of a row's experts in in[0], greatest share first,
-                            each times its share */
+    RF_OP_SUM_EXPERTS,   /* out[0] += scale * the sum of a row's experts in in[0], greatest share
+                            first,   each times its share */
     RF_OP_ADD, /* out[0] += scale * in[0], after an RMS norm of in[0] by weight[0] unless it is
                   NULL */
     RF_OP_ADD_SHARE, /* out[0] += sigmoid(in[1]) * in[0], where a row of in[1] is one value */

@@ -15,6 +15,10 @@ struct rf_layer {
     /* Replace q, k, v and o in a layer with the delta rule (RF_OP_DELTA). */
     struct rf_weight *delta_qkv, *delta_z, *delta_beta, *delta_alpha, *delta_out;
     struct rf_weight *delta_conv, *delta_decay, *delta_step, *delta_norm;
+    /* Replace them in a layer with Mamba-2 (RF_OP_MAMBA). */
+    struct rf_weight *mamba_z, *mamba_xbc, *mamba_dt, *mamba_out;
+    struct rf_weight *mamba_conv, *mamba_conv_bias; /* a bias may be NULL */
+    struct rf_weight *mamba_decay, *mamba_step, *mamba_skip, *mamba_norm;
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_norm_bias, *ffn_post_norm; /* may be NULL */
     struct rf_weight *attn_out_norm, *attn_out_norm_bias; /* of encoders: of the residual stream */
     struct rf_weight *layer_out_norm, *layer_out_norm_bias; /* behind each branch */

@@ -17,6 +17,11 @@ static enum rf_slot tap_slot(int32_t tap)
     return (enum rf_slot)(RF_SLOT_TAP + tap);
 }
 
+static float factor_or_1(float factor)
+{
+    return factor != 0 ? factor : 1;
+}
+
 static struct rf_op *add_op(struct rf_program *program, enum rf_op_kind kind, int32_t layer,
                             enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
@@ -59,6 +64,19 @@ static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_sl
     return both;
 }
 
+/* The same without a gate. */
+static struct rf_op *add_ungated(struct rf_program *program, int32_t i, enum rf_slot in,
+                                 enum rf_slot to, const struct rf_weight *up)
+{
+    enum rf_slot made = (enum rf_slot)(to + 1);
+    struct rf_op *linear =
+        add_op(program, in == RF_SLOT_CHOSEN ? RF_OP_EXPERT_LINEAR : RF_OP_LINEAR, i, in, made, up);
+    add_op(program, program->params->relu2 ? RF_OP_RELU2 : RF_OP_GELU, i, made,
+           (enum rf_slot)(to + 2), NULL)
+        ->is_exact = program->params->gelu_exact;
+    return linear;
+}
+
 /* The expert that every row has, times the sigmoid of a value of its own router. */
 static void add_shared(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
@@ -71,18 +89,23 @@ static void add_shared(struct rf_program *program, int32_t i, const struct rf_la
     add_op(program, RF_OP_ADD_SHARE, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->in[1] = RF_SLOT_SHARE;
 }
 
-/* The feed-forward after its norm, with experts. */
-static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+/* The expert that every row has as it is, and the chosen ones, together times a factor. */
+static void add_whole_shared(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
-    const struct rf_params *params = program->params;
-    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
-        layer->router_bias;
-    struct rf_op *choose =
-        add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
-    choose->in[1] = RF_SLOT_NORMED;
-    choose->bias[0] = layer->router_choice;
-    choose->weight[1] = layer->up_exps;
-    choose->weight[2] = layer->down_exps;
+    if (layer->shared_gate)
+        add_gated(program, i, RF_SLOT_SHARED_GATE, layer->shared_gate, layer->shared_up);
+    else
+        add_ungated(program, i, RF_SLOT_NORMED, RF_SLOT_SHARED_GATE, layer->shared_up);
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_SHARED_GATED, RF_SLOT_BRANCH, layer->shared_down);
+    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_BRANCH, NULL)->scale =
+        factor_or_1(program->params->expert_scale);
+    add_op(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->scale =
+        factor_or_1(program->params->residual_scale);
+}
+
+/* Gate and up of the chosen experts, and their gated product. */
+static void add_gated_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
     struct rf_op *both = add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN,
                                 RF_SLOT_EXPERT_GATE, layer->gate_exps);
     both->n = 2;
@@ -93,12 +116,35 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     struct rf_op *gate =
         add_op(program, RF_OP_SILU_GATE, i, RF_SLOT_EXPERT_GATE, RF_SLOT_EXPERT_GATED, NULL);
     gate->in[1] = RF_SLOT_EXPERT_UP;
-    gate->scale = params->gate_alpha;
-    gate->cap = params->gate_limit;
+    gate->scale = program->params->gate_alpha;
+    gate->cap = program->params->gate_limit;
+}
+
+/* The feed-forward after its norm, with experts. */
+static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    const struct rf_params *params = program->params;
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
+        layer->router_bias;
+    struct rf_op *choose =
+        add_op(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->up_exps);
+    choose->in[1] = RF_SLOT_NORMED;
+    choose->bias[0] = layer->router_choice;
+    choose->weight[1] = layer->down_exps;
+    choose->weight[2] = layer->gate_exps;
+    if (layer->gate_exps)
+        add_gated_experts(program, i, layer);
+    else
+        add_ungated(program, i, RF_SLOT_CHOSEN, RF_SLOT_EXPERT_GATE, layer->up_exps);
     add_op(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_EXPERT_GATED, RF_SLOT_ANSWERED,
            layer->down_exps)
         ->bias[0] = layer->down_exps_bias;
-    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
+    if (params->shared_whole) {
+        add_whole_shared(program, i, layer);
+        return;
+    }
+    add_op(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL)->scale =
+        factor_or_1(params->expert_scale);
     if (layer->shared_gate) add_shared(program, i, layer);
 }
 
@@ -111,11 +157,6 @@ static void add_attention(struct rf_program *program, int32_t i, const struct rf
     op->cap = params->attention_cap;
     op->weight[0] = layer->sinks;
     if (rf_layer_flags(params, i) & RF_LAYER_WINDOW) op->window = params->window;
-}
-
-static float factor_or_1(float factor)
-{
-    return factor != 0 ? factor : 1;
 }
 
 /* x += a matrix's result, with a norm or a factor between where the architecture has one. */
@@ -178,6 +219,28 @@ static void add_delta(struct rf_program *program, int32_t i, const struct rf_lay
     add_branch(program, i, RF_SLOT_DELTA, layer->delta_out, NULL, layer->attn_post_norm);
 }
 
+/* The branch of a layer with Mamba-2. */
+static void add_mamba(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_LINEAR,
+                       .layer = i,
+                       .n = 3,
+                       .in = {RF_SLOT_NORMED},
+                       .out = {RF_SLOT_Z, RF_SLOT_MIXED, RF_SLOT_BETA},
+                       .weight = {layer->mamba_z, layer->mamba_xbc, layer->mamba_dt}};
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_MAMBA,
+                       .layer = i,
+                       .in = {RF_SLOT_MIXED, RF_SLOT_BETA, RF_SLOT_ALPHA},
+                       .out = {RF_SLOT_RECALLED},
+                       .weight = {layer->mamba_conv, layer->mamba_decay, layer->mamba_step},
+                       .bias = {layer->mamba_conv_bias, layer->mamba_skip}};
+    add_op(program, RF_OP_GATE_NORM, i, RF_SLOT_RECALLED, RF_SLOT_DELTA, layer->mamba_norm)->in[1] =
+        RF_SLOT_Z;
+    add_branch(program, i, RF_SLOT_DELTA, layer->mamba_out, NULL, layer->attn_post_norm);
+}
+
 static enum rf_rotation layer_rotation(const struct rf_params *params, int32_t i)
 {
     int flags = rf_layer_flags(params, i);
@@ -237,10 +300,7 @@ static void add_dense(struct rf_program *program, int32_t i, const struct rf_lay
         both->bias[1] = layer->up_bias;
         return;
     }
-    add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_UP, layer->up)->bias[0] =
-        layer->up_bias;
-    add_op(program, RF_OP_GELU, i, RF_SLOT_UP, RF_SLOT_GATED, NULL)->is_exact =
-        program->params->gelu_exact;
+    add_ungated(program, i, RF_SLOT_NORMED, RF_SLOT_GATE, layer->up)->bias[0] = layer->up_bias;
 }
 
 /* Makes the residual stream its own norm, which is also the next branch's input. */
@@ -284,10 +344,14 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         add_conv(program, i, layer);
     else if (layer->delta_qkv)
         add_delta(program, i, layer);
-    else
+    else if (layer->mamba_z)
+        add_mamba(program, i, layer);
+    else if (layer->q)
         add_attention_branch(program, i, layer, taps_inputs);
+    if (!layer->router && !layer->up) return;
 
-    if (!program->params->parallel) add_input(program, i, layer->ffn_norm, layer->ffn_norm_bias);
+    if (!program->params->parallel && !program->params->one_branch)
+        add_input(program, i, layer->ffn_norm, layer->ffn_norm_bias);
     if (layer->router) {
         add_experts(program, i, layer);
         return;

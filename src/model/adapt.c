@@ -75,11 +75,27 @@ static void check_fused_rows(struct rf_reading *reading, const struct fused *of,
                rf_layout_shown(reading, tensor->name).text, tensor->ne[1], rows);
 }
 
+/* GGUF has Mamba-2's values of heads as [1, heads], and the norm by groups. */
+static void flatten_mamba(struct rf_source *source)
+{
+    static const char *const names[] = {"." RF_DELTA_DECAY, "." RF_MAMBA_SKIP, "." RF_DELTA_NORM};
+    for (int32_t i = 0; i < source->n_tensors; i++) {
+        struct rf_tensor *tensor = &source->tensors[i];
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            if (tensor->n_dims != 2 || !rf_ends_with(tensor->name, names[k])) continue;
+            tensor->ne[0] *= tensor->ne[1];
+            tensor->ne[1] = tensor->n_dims = 1;
+        }
+    }
+}
+
 void rf_tensors_split(struct rf_reading *reading)
 {
     struct rf_source *source = reading->source;
     const struct rf_params *p = &source->params;
     if (reading->code || !p->fused) return;
+    if (p->is_mamba) flatten_mamba(source);
+    int64_t inner = rf_delta_values(p);
     const struct fused fused[] = {{RF_FUSED_QKV,
                                    "attn_qkv.weight",
                                    {"attn_q.weight", "attn_k.weight", "attn_v.weight"},
@@ -87,13 +103,22 @@ void rf_tensors_split(struct rf_reading *reading)
                                   {RF_FUSED_GATE_UP,
                                    "ffn_up.weight",
                                    {"ffn_gate.weight", "ffn_up.weight"},
-                                   {p->n_ff, p->n_ff}}};
+                                   {p->n_ff, p->n_ff}},
+                                  {RF_FUSED_SHARED,
+                                   "ffn_up_shexp.weight",
+                                   {"ffn_gate_shexp.weight", "ffn_up_shexp.weight"},
+                                   {p->n_ff_shared, p->n_ff_shared}},
+                                  {RF_FUSED_MAMBA,
+                                   "ssm_in.weight",
+                                   {"ssm_in.weight", "ssm_in_xbc.weight", "ssm_in_dt.weight"},
+                                   {inner, rf_delta_mixed(p), p->delta_values}}};
     struct rf_tensor *all = rf_keep(reading, 3 * (size_t)source->n_tensors, sizeof *all, "tensors");
     int32_t n = 0;
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
         const struct rf_tensor *tensor = &source->tensors[i];
         const char *rest;
-        const struct fused *of = find_fused(fused, 2, p->fused, tensor->name, &rest);
+        const struct fused *of =
+            find_fused(fused, sizeof fused / sizeof *fused, p->fused, tensor->name, &rest);
         int64_t rows = 0;
         for (size_t k = 0; of && k < 3; k++) rows += of->rows[k];
         if (of) check_fused_rows(reading, of, tensor, rows);

@@ -49,30 +49,35 @@ static int32_t need(struct rf_gguf *gguf, int32_t value)
     return value;
 }
 
-/* A layer without key/value heads has a convolution. */
-static void flag_conv(void *user, int32_t layer)
+/* A layer without key/value heads has a convolution or Mamba-2; one with a feed-forward alone is
+ * known by now. */
+static void flag_state(void *user, int32_t layer)
 {
     struct rf_reading *reading = user;
     uint8_t *flags = (uint8_t *)reading->source->params.layer_flags;
+    if (layer >= reading->source->params.n_layer || (flags && flags[layer] & RF_LAYER_FFN)) return;
     if (!flags) flags = rf_arch_own_flags(reading);
-    if (flags) flags[layer] |= RF_LAYER_CONV;
+    if (flags) flags[layer] |= reading->source->params.is_mamba ? RF_LAYER_MAMBA : RF_LAYER_CONV;
 }
 
 static void read_kv_heads(struct rf_gguf *gguf)
 {
     static const char key[] = ".attention.head_count_kv";
     struct rf_params *params = &gguf->reading->source->params;
-    int has_convs = (rf_arch_row(params->arch)->keys & RF_KEYS_CONV) != 0;
-    params->n_head_kv = rf_gguf_per_layer_or_0(gguf, key, params->n_layer, params->n_head,
-                                               has_convs ? flag_conv : NULL, gguf->reading);
-    if (has_convs) params->conv_rows = need(gguf, gguf_count(gguf, ".shortconv.l_cache", 0));
+    unsigned keys = rf_arch_row(params->arch)->keys;
+    int has_states = (keys & (RF_KEYS_CONV | RF_KEYS_MAMBA)) != 0;
+    params->n_head_kv =
+        rf_gguf_per_layer_or_0(gguf, key, params->n_layer + gguf->n_further, params->n_head,
+                               has_states ? flag_state : NULL, gguf->reading);
+    if (keys & RF_KEYS_CONV)
+        params->conv_rows = need(gguf, gguf_count(gguf, ".shortconv.l_cache", 0));
 }
 
 /* The last of block_count layers predict further tokens, which are not computed here. */
 static void read_further_layers(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
-    if (!(rf_arch_row(params->arch)->keys & RF_KEYS_DELTA)) return;
+    if (!(rf_arch_row(params->arch)->keys & (RF_KEYS_DELTA | RF_KEYS_MAMBA))) return;
     gguf->n_further =
         (int32_t)rf_gguf_integer(gguf, ".nextn_predict_layers", 0, params->n_layer - 1, 0);
     params->n_layer -= gguf->n_further;
@@ -96,12 +101,24 @@ static void read_delta_layers(struct rf_gguf *gguf)
         flags[i] = (list ? list->data[i] : (i + 1) % period != 0) ? RF_LAYER_DELTA : 0;
 }
 
-/* llama.cpp orders the heads of v so that h and h + delta_keys share a head of k. */
+/* llama.cpp's granitehybrid rotates unless this key says no, its nemotron_h never. */
+static void read_switched_rope(struct rf_gguf *gguf)
+{
+    const struct rf_params *params = &gguf->reading->source->params;
+    if (!params->one_branch && rf_gguf_bool(gguf, ".rope.scaling.finetuned", 1)) return;
+    uint8_t *flags = (uint8_t *)params->layer_flags;
+    if (!flags) flags = rf_arch_own_flags(gguf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        if (rf_has_keys(params, i)) flags[i] |= RF_LAYER_NO_ROPE;
+}
+
+/* The sizes of the delta rule or of Mamba-2. llama.cpp orders the heads of v of the rule so that h
+ * and h + delta_keys share a head of k. */
 static void read_deltas(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
-    if (!(rf_arch_row(params->arch)->keys & RF_KEYS_DELTA)) return;
-    params->delta_tiled = 1;
+    if (!(rf_arch_row(params->arch)->keys & (RF_KEYS_DELTA | RF_KEYS_MAMBA))) return;
+    params->delta_tiled = !params->is_mamba;
     params->conv_rows = need(gguf, gguf_count(gguf, ".ssm.conv_kernel", 0));
     params->delta_key_dim = need(gguf, gguf_count(gguf, ".ssm.state_size", 0));
     params->delta_keys = need(gguf, gguf_count(gguf, ".ssm.group_count", 0));
@@ -110,10 +127,12 @@ static void read_deltas(struct rf_gguf *gguf)
     if (gguf->reading->code) return;
     params->delta_value_dim = inner / params->delta_values;
     if (inner % params->delta_values)
-        rf_bad(gguf->reading, RF_ERR_FORMAT,
-               "key %s: %" PRId32 " value heads do not divide it, %" PRId32, gguf->key,
-               params->delta_values, inner);
-    read_delta_layers(gguf);
+        rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s: %" PRId32 " %s do not divide it, %" PRId32,
+               gguf->key, params->delta_values, params->is_mamba ? "heads" : "value heads", inner);
+    if (params->is_mamba)
+        read_switched_rope(gguf);
+    else
+        read_delta_layers(gguf);
 }
 
 static void read_attention(struct rf_gguf *gguf)
@@ -209,27 +228,31 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
         const char *key;
         double usual;     /* accepted besides 0, which means "not set" */
         unsigned if_none; /* an architecture with these keys reads it */
-    } keys[] = {{".attention.scale", 0, RF_KEYS_SCALES},
-                {".attention.clamp_kqv", 0, 0},
-                {".attn_logit_softcapping", 0, RF_KEYS_CAPS},
-                {".final_logit_softcapping", 0, RF_KEYS_CAPS},
-                {".attention.output_scale", 1, 0},
-                {".attention.value_scale", 1, 0},
-                {".attention.temperature_scale", 0, RF_KEYS_TEMPERATURE},
-                {".logit_scale", 1, RF_KEYS_SCALES | RF_KEYS_LOGITS},
-                {".residual_scale", 1, RF_KEYS_SCALES},
-                {".embedding_scale", 1, RF_KEYS_SCALES},
-                {".rope.scaling.yarn_ext_factor", 1, 0},
-                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE},
-                {".expert_weights_scale", 1, 0},
-                {".expert_group_count", 1, 0},
-                {".leading_dense_block_count", 0, RF_KEYS_EXPERTS},
-                {".expert_shared_count", 0, 0}};
+        int is_whole;     /* an integer, not a float */
+    } keys[] = {{".attention.scale", 0, RF_KEYS_SCALES, 0},
+                {".attention.clamp_kqv", 0, 0, 0},
+                {".attn_logit_softcapping", 0, RF_KEYS_CAPS, 0},
+                {".final_logit_softcapping", 0, RF_KEYS_CAPS, 0},
+                {".attention.output_scale", 1, 0, 0},
+                {".attention.value_scale", 1, 0, 0},
+                {".attention.temperature_scale", 0, RF_KEYS_TEMPERATURE, 0},
+                {".logit_scale", 1, RF_KEYS_SCALES | RF_KEYS_LOGITS, 0},
+                {".residual_scale", 1, RF_KEYS_SCALES, 0},
+                {".embedding_scale", 1, RF_KEYS_SCALES, 0},
+                {".rope.scaling.yarn_ext_factor", 1, 0, 0},
+                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE, 0},
+                {".expert_weights_scale", 1, RF_KEYS_MAMBA, 0},
+                {".expert_group_count", 1, 0, 1},
+                {".moe_latent_size", 0, 0, 1},
+                {".leading_dense_block_count", 0, RF_KEYS_EXPERTS, 1},
+                {".expert_shared_count", 0, RF_KEYS_MAMBA, 1}};
     struct rf_reading *reading = gguf->reading;
     unsigned read = rf_arch_row(reading->source->params.arch)->keys;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (keys[i].if_none & read) continue;
-        double value = rf_gguf_float(gguf, keys[i].key, 0);
+        double value = keys[i].is_whole
+                           ? (double)rf_gguf_integer(gguf, keys[i].key, 0, UINT32_MAX, 0)
+                           : rf_gguf_float(gguf, keys[i].key, 0);
         if (value != 0 && value != keys[i].usual)
             rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %g, which is not supported", gguf->key,
                    value);
@@ -313,12 +336,15 @@ static void read_experts(struct rf_gguf *gguf)
     enum { UNSET = 0, SOFTMAX = 1, SIGMOID = 2, SOFTMAX_OF_CHOSEN = 3 };
     int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
     int is_known = params->expert_sigmoid
-                       ? gating == SIGMOID
+                       ? gating == SIGMOID || (params->one_branch && gating == UNSET)
                        : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
     if (!is_known)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "key %s is %" PRId64 "; of this architecture only a %s is supported", gguf->key,
                gating, params->expert_sigmoid ? "sigmoid" : "softmax");
+    if (params->is_mamba)
+        params->expert_scale = (float)rf_gguf_float(gguf, ".expert_weights_scale", 0);
+    if (params->one_branch) params->expert_norm = rf_gguf_bool(gguf, ".expert_weights_norm", 0);
     params->n_ff_dense = params->n_ff;
     params->n_ff = gguf_count(gguf, ".expert_feed_forward_length", params->n_ff);
     if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)
@@ -374,10 +400,15 @@ static void gguf_file_type(struct rf_gguf *gguf)
     gguf->reading->source->file_type = rf_file_type_name(number & ~(uint32_t)GUESSED);
 }
 
-static int has_layer_tensor(const struct rf_source *source, const char *name)
+/* In the first layer of a kind. */
+static int has_layer_tensor(const struct rf_source *source,
+                            int (*is_kind)(const struct rf_params *params, int32_t layer),
+                            const char *name)
 {
     char full[64];
-    snprintf(full, sizeof full, "blk.0.%s", name);
+    int32_t layer = 0, n = source->params.layer_flags ? source->params.n_layer : 0;
+    while (layer < n && !is_kind(&source->params, layer)) layer++;
+    snprintf(full, sizeof full, "blk.%" PRId32 ".%s", layer, name);
     return rf_source_tensor(source, full) != NULL;
 }
 
@@ -386,13 +417,23 @@ void rf_gguf_find_biases(struct rf_gguf *gguf)
 {
     struct rf_source *source = gguf->reading->source;
     struct rf_params *params = &source->params;
-    params->qkv_bias = has_layer_tensor(source, "attn_q.bias") ||
-                       has_layer_tensor(source, "attn_k.bias") ||
-                       has_layer_tensor(source, "attn_v.bias");
-    params->o_bias |= has_layer_tensor(source, "attn_output.bias");
-    params->ffn_bias = has_layer_tensor(source, "ffn_gate.bias") ||
-                       has_layer_tensor(source, "ffn_up.bias") ||
-                       has_layer_tensor(source, "ffn_down.bias");
+    params->qkv_bias = has_layer_tensor(source, rf_has_keys, "attn_q.bias") ||
+                       has_layer_tensor(source, rf_has_keys, "attn_k.bias") ||
+                       has_layer_tensor(source, rf_has_keys, "attn_v.bias");
+    params->o_bias |= has_layer_tensor(source, rf_has_keys, "attn_output.bias");
+    params->ffn_bias = has_layer_tensor(source, rf_has_ffn, "ffn_gate.bias") ||
+                       has_layer_tensor(source, rf_has_ffn, "ffn_up.bias") ||
+                       has_layer_tensor(source, rf_has_ffn, "ffn_down.bias");
+    if (params->is_mamba)
+        params->conv_bias = has_layer_tensor(source, rf_is_mamba, "ssm_conv1d.bias");
+}
+
+/* A layer without a width has no feed-forward, so attention or Mamba-2. */
+static void flag_branch(void *user, int32_t layer)
+{
+    struct rf_reading *reading = user;
+    if (reading->code || layer >= reading->source->params.n_layer) return;
+    ((uint8_t *)reading->source->params.layer_flags)[layer] = 0;
 }
 
 /* Files of models whose layers all have experts may state these experts' width alone. */
@@ -403,7 +444,11 @@ static void read_width(struct rf_gguf *gguf)
     int has_experts = (rf_arch_row(params->arch)->keys & RF_KEYS_EXPERTS) != 0;
     int32_t width =
         has_experts && rf_gguf_find(gguf, of_experts) ? gguf_count(gguf, of_experts, 0) : 0;
-    params->n_ff = rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, width);
+    uint8_t *flags = params->one_branch ? rf_arch_own_flags(gguf->reading) : NULL;
+    for (int32_t i = 0; flags && i < params->n_layer; i++) flags[i] = RF_LAYER_FFN;
+    params->n_ff =
+        rf_gguf_per_layer_or_0(gguf, ".feed_forward_length", params->n_layer + gguf->n_further,
+                               width, flags ? flag_branch : NULL, gguf->reading);
     need(gguf, params->n_ff);
 }
 
@@ -423,6 +468,7 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->rope.theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
     const char *eps =
         params->layer_norm ? ".attention.layer_norm_epsilon" : ".attention.layer_norm_rms_epsilon";
+    if (params->one_branch && !rf_gguf_find(gguf, eps)) eps = ".attention.layer_norm_epsilon";
     if (!rf_gguf_find(gguf, eps)) rf_gguf_missing(gguf);
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);

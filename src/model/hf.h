@@ -80,6 +80,8 @@ int rf_hf_flag(struct rf_hf *hf, const struct rf_json *object, const char *key, 
 struct rf_str rf_hf_string(struct rf_hf *hf, const struct rf_json *object, const char *key);
 /* An object of the text model's configuration; NULL where it is missing or null. */
 const struct rf_json *rf_hf_object(struct rf_hf *hf, const char *key);
+/* A failure where the list, unless it is NULL, has not an element for each layer. */
+void rf_hf_check_list(struct rf_hf *hf, const struct rf_json *list, const char *key);
 
 /* Reads what generation_config.json recommends, unless it says not to sample. */
 void rf_hf_read_sampling(struct rf_hf *hf);

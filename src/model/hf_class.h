@@ -48,6 +48,8 @@ struct rf_hf_class {
     double partial;                   /* partial_rotary_factor; 0: it must be 1 */
     /* The sizes of layers with the delta rule, linear_*; 0: no layer has it. */
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_rows;
+    /* Those of Mamba-2: groups, heads, elements of a state; expand; 0: no layer has it. */
+    int32_t mamba_groups, mamba_heads, mamba_state, mamba_expand;
 };
 
 /* The class of the file; NULL after a failure. */
@@ -58,5 +60,8 @@ const struct rf_hf_class *rf_hf_class_of_type(struct rf_str model_type);
 int rf_hf_is_head(const struct rf_hf *hf);
 /* Reads the parameters from hf->text, with the class's defaults. */
 void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class);
+
+/* Reads which layers have Mamba-2, and the sizes of these and of experts (hf_mamba.c). */
+void rf_hf_read_mamba(struct rf_hf *hf, const struct rf_hf_class *class);
 
 #endif

@@ -79,15 +79,6 @@ struct layer_rules {
     int64_t n_window_layers;
 };
 
-static void check_list(struct rf_hf *hf, const struct rf_json *list, const char *key)
-{
-    int32_t n_layer = hf->reading.source->params.n_layer;
-    if (list && rf_json_count(list) != (size_t)n_layer)
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                    "%s is a list of %zu layers, but there are %" PRId32, key, rf_json_count(list),
-                    n_layer);
-}
-
 static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     const struct rf_arch_row *row = rf_arch_row(class->arch);
@@ -99,11 +90,11 @@ static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_hf_class 
     if (class->windows == RF_HF_WINDOW_NO_ROPE) {
         rules.rope_period = rf_hf_count(hf, hf->text, "no_rope_layer_interval", row->period);
         rules.ropes = rf_json_get(hf->text, "no_rope_layers");
-        check_list(hf, rules.ropes, "no_rope_layers");
+        rf_hf_check_list(hf, rules.ropes, "no_rope_layers");
     }
     if (class->windows > RF_HF_WINDOW_ALL) {
         rules.types = rf_json_get(hf->text, "layer_types");
-        check_list(hf, rules.types, "layer_types");
+        rf_hf_check_list(hf, rules.types, "layer_types");
     }
     if (class->reads_period && !rules.types)
         rules.period = rf_hf_count(hf, hf->text, "sliding_window_pattern", row->period);
@@ -198,7 +189,7 @@ static void read_convs(struct rf_hf *hf, const struct rf_hf_class *class)
     hf->is_tied = rf_hf_flag(hf, hf->text, "tie_embedding", hf->is_tied);
     const struct rf_json *types = rf_json_get(hf->text, "layer_types"),
                          *attention = rf_json_get(hf->text, "full_attn_idxs");
-    check_list(hf, types, "layer_types");
+    rf_hf_check_list(hf, types, "layer_types");
     uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)
         if (is_conv_layer(hf, types, attention, i)) flags[i] |= RF_LAYER_CONV;
@@ -231,7 +222,7 @@ static void read_deltas(struct rf_hf *hf, const struct rf_hf_class *class)
     params->conv_rows = rf_hf_count(hf, hf->text, "linear_conv_kernel_dim", class->delta_rows);
     int32_t period = rf_hf_count(hf, hf->text, "full_attention_interval", 4);
     const struct rf_json *types = rf_json_get(hf->text, "layer_types");
-    check_list(hf, types, "layer_types");
+    rf_hf_check_list(hf, types, "layer_types");
     uint8_t *flags = hf->reading.code ? NULL : rf_arch_own_flags(&hf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)
         flags[i] = is_delta_layer(hf, types, period, i) ? RF_LAYER_DELTA : 0;
@@ -275,7 +266,7 @@ static void read_scales(struct rf_hf *hf, const struct rf_hf_class *class)
 static void read_experts(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     struct rf_params *params = &hf->reading.source->params;
-    if (!class->n_expert) return;
+    if (!class->n_expert || class->mamba_heads) return;
     params->n_expert = rf_hf_count(hf, hf->text, "num_local_experts", class->n_expert);
     params->n_expert = rf_hf_count(hf, hf->text, "num_experts", params->n_expert);
     params->n_expert_used = rf_hf_count(hf, hf->text, "num_experts_per_tok", class->n_expert_used);
@@ -367,6 +358,7 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     read_experts(hf, class);
     if (!hf->reading.code) read_convs(hf, class);
     if (!hf->reading.code) read_deltas(hf, class);
+    if (!hf->reading.code && class->mamba_heads) rf_hf_read_mamba(hf, class);
 
     /* Check before and after: reading rotations relies on valid dimensions. */
     params->rope.theta = (float)class->rope.theta;

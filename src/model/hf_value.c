@@ -53,3 +53,12 @@ const struct rf_json *rf_hf_object(struct rf_hf *hf, const char *key)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is not a JSON object", key);
     return found;
 }
+
+void rf_hf_check_list(struct rf_hf *hf, const struct rf_json *list, const char *key)
+{
+    int32_t n_layer = hf->reading.source->params.n_layer;
+    if (list && rf_json_count(list) != (size_t)n_layer)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                    "%s is a list of %zu layers, but there are %" PRId32, key, rf_json_count(list),
+                    n_layer);
+}

@@ -108,22 +108,36 @@ static void check_deltas(struct rf_reading *reading, const struct rf_params *par
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] <= 0 || sizes[i] > RF_MAX_DELTA)
             rf_bad(reading, RF_ERR_UNSUPPORTED,
-                   "layers with the delta rule have %" PRId32 " key heads and %" PRId32
-                   " value heads of %" PRId32 " and %" PRId32
-                   " elements; from 1 to %d of each are supported",
+                   params->is_mamba ? "layers with Mamba-2 have %" PRId32 " groups and %" PRId32
+                                      " heads with states of %" PRId32 " times %" PRId32
+                                      " elements; from 1 to %d of each are supported"
+                                    : "layers with the delta rule have %" PRId32
+                                      " key heads and %" PRId32 " value heads of %" PRId32
+                                      " and %" PRId32
+                                      " elements; from 1 to %d of each are supported",
                    sizes[0], sizes[1], sizes[2], sizes[3], RF_MAX_DELTA);
     if (!reading->code && params->delta_values % params->delta_keys)
         rf_bad(reading, RF_ERR_FORMAT,
-               "%" PRId32 " key heads of the delta rule do not divide its %" PRId32 " value heads",
+               params->is_mamba
+                   ? "%" PRId32 " groups of Mamba-2 do not divide its %" PRId32 " heads"
+                   : "%" PRId32 " key heads of the delta rule do not divide its %" PRId32
+                     " value heads",
                params->delta_keys, params->delta_values);
+    if (!isfinite(params->step_min) || !isfinite(params->step_max) || params->step_min < 0 ||
+        (params->step_max > 0 && params->step_max < params->step_min))
+        rf_bad(reading, RF_ERR_FORMAT, "time steps are limited to %g and %g, which is no range",
+               (double)params->step_min, (double)params->step_max);
 }
 
 static void check_states(struct rf_reading *reading, const struct rf_params *params)
 {
     int32_t n = rf_n_states(params, params->n_layer);
     if (params->delta_values || params->delta_keys) check_deltas(reading, params);
+    if (params->shared_whole && params->n_expert && !params->n_ff_shared)
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "a %s model with experts but no shared expert is not supported", params->arch_name);
     if (!n) return;
-    if (n == params->n_layer)
+    if (!rf_n_attention(params, params->n_layer))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "no layer has attention, which is not supported");
     if (params->conv_rows < 2 || params->conv_rows > RF_MAX_CONV_ROWS)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
@@ -246,7 +260,8 @@ static void find_dense_layers(struct rf_reading *reading)
     int32_t n = 0;
     for (int32_t i = 0; params->n_expert && i < params->n_layer; i++) {
         char name[64];
-        snprintf(name, sizeof name, "blk.%" PRId32 ".ffn_gate.weight", i);
+        snprintf(name, sizeof name, "blk.%" PRId32 ".%s", i,
+                 params->no_gate ? "ffn_up.weight" : "ffn_gate.weight");
         if (!rf_source_tensor(reading->source, name)) continue;
         if (!flags) flags = rf_arch_own_flags(reading);
         if (!flags) return;

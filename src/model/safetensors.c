@@ -51,6 +51,41 @@ static const struct alias {
     {RF_ARCH_LFM2, "mlp.experts.*.down_proj.weight", "feed_forward.experts.*.w2.weight"},
     {RF_ARCH_LFM2, "mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj"},
     {RF_ARCH_LFM2, "mlp.experts.down_proj", "feed_forward.experts.down_proj"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.gate.weight", "block_sparse_moe.router.layer.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.experts.down_proj", "block_sparse_moe.output_linear.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.gate_up_proj.weight", "shared_mlp.input_linear.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.down_proj.weight", "shared_mlp.output_linear.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.shared_expert.gate_up_proj.weight",
+     "shared_mlp.input_linear.weight"},
+    {RF_ARCH_GRANITEHYBRID, "mlp.shared_expert.down_proj.weight",
+     "shared_mlp.output_linear.weight"},
+    {RF_ARCH_NEMOTRON_H, "model.embed_tokens.weight", "model.embeddings.weight"},
+    {RF_ARCH_NEMOTRON_H, "model.norm.weight", "model.norm_f.weight"},
+    {RF_ARCH_NEMOTRON_H, "input_layernorm.weight", "norm.weight"},
+    {RF_ARCH_NEMOTRON_H, "self_attn.q_proj.weight", "mixer.q_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "self_attn.k_proj.weight", "mixer.k_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "self_attn.v_proj.weight", "mixer.v_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "self_attn.o_proj.weight", "mixer.o_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mamba.in_proj.weight", "mixer.in_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mamba.conv1d.weight", "mixer.conv1d.weight"},
+    {RF_ARCH_NEMOTRON_H, "mamba.conv1d.bias", "mixer.conv1d.bias"},
+    {RF_ARCH_NEMOTRON_H, "mamba.A_log", "mixer.A_log"},
+    {RF_ARCH_NEMOTRON_H, "mamba.dt_bias", "mixer.dt_bias"},
+    {RF_ARCH_NEMOTRON_H, "mamba.D", "mixer.D"},
+    {RF_ARCH_NEMOTRON_H, "mamba.norm.weight", "mixer.norm.weight"},
+    {RF_ARCH_NEMOTRON_H, "mamba.out_proj.weight", "mixer.out_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.up_proj.weight", "mixer.up_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.up_proj.bias", "mixer.up_proj.bias"},
+    {RF_ARCH_NEMOTRON_H, "mlp.experts.*.up_proj.weight", "mixer.experts.*.up_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.shared_expert.up_proj.weight", "mixer.shared_experts.up_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.down_proj.weight", "mixer.down_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.down_proj.bias", "mixer.down_proj.bias"},
+    {RF_ARCH_NEMOTRON_H, "mlp.experts.*.down_proj.weight", "mixer.experts.*.down_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.shared_expert.down_proj.weight",
+     "mixer.shared_experts.down_proj.weight"},
+    {RF_ARCH_NEMOTRON_H, "mlp.gate.weight", "mixer.gate.weight"},
+    {RF_ARCH_NEMOTRON_H, "feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"},
     {RF_ARCH_GLM4, "post_attention_layernorm.weight", "post_self_attn_layernorm.weight"},
     {RF_ARCH_GLM4, "pre_feedforward_layernorm.weight", "post_attention_layernorm.weight"},
     {RF_ARCH_GLM4, "post_feedforward_layernorm.weight", "post_mlp_layernorm.weight"},
@@ -64,6 +99,7 @@ static const struct alias {
 static const char *name_of_arch(enum rf_arch arch, const char *table_name)
 {
     if (arch == RF_ARCH_LFM2MOE) arch = RF_ARCH_LFM2;
+    if (arch == RF_ARCH_NEMOTRON_H_MOE) arch = RF_ARCH_NEMOTRON_H;
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (aliases[i].arch == arch && strcmp(aliases[i].name, table_name) == 0)
             return aliases[i].in_file;
@@ -335,6 +371,10 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     /* A layer that predicts further tokens. */
     if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
     if (reading->source->params.encoder && rf_encoder_leaves_out(reading->source, name)) return;
+    if (reading->source->params.one_branch && takes_prefix(&name, "backbone.")) {
+        snprintf(of_text, sizeof of_text, "model.%s", name);
+        name = of_text;
+    }
     find_gguf_name(reader, name, translated, sizeof translated, &expert);
     if (!translated[0]) return;
     if (reader->hf->head_name && strcmp(translated, RF_HF_IDS) == 0) {

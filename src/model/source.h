@@ -40,7 +40,10 @@ enum rf_arch {
     RF_ARCH_STARCODER2,
     RF_ARCH_MISTRAL3,
     RF_ARCH_BERT,
-    RF_ARCH_NOMIC_BERT
+    RF_ARCH_NOMIC_BERT,
+    RF_ARCH_GRANITEHYBRID,
+    RF_ARCH_NEMOTRON_H,
+    RF_ARCH_NEMOTRON_H_MOE
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -50,7 +53,12 @@ enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16, RF_MAX_DELTA = 1024 };
 
 /* Matrices that a file has as one tensor, their rows one behind the other. */
-enum rf_fused { RF_FUSED_QKV = 1, RF_FUSED_GATE_UP = 2 };
+enum rf_fused {
+    RF_FUSED_QKV = 1,
+    RF_FUSED_GATE_UP = 2,
+    RF_FUSED_SHARED = 4, /* gate and up of the expert that every row has */
+    RF_FUSED_MAMBA = 8   /* z, what is convolved, and the time steps */
+};
 
 /* Differences between the layers of a model. */
 enum rf_layer_flag {
@@ -62,6 +70,8 @@ enum rf_layer_flag {
                                 of fixed size in place of keys and values */
     RF_LAYER_DELTA = 32,     /* the gated delta rule in place of attention (qwen35): a matrix for
                                 each head in place of keys and values */
+    RF_LAYER_MAMBA = 64,     /* Mamba-2 in place of attention, likewise */
+    RF_LAYER_FFN = 128,      /* a feed-forward alone, where one_branch is set */
 };
 
 /* A rotation. Pair i of a head turns from one position to the next by
@@ -96,6 +106,9 @@ struct rf_params {
     int32_t fused;         /* enum rf_fused (phi3, glm4) */
     int32_t gelu;          /* the gate is gelu, not silu */
     int32_t no_gate;       /* the feed-forward is down(gelu(up)): it has no gate (starcoder2) */
+    int32_t relu2;         /* there, relu(up)^2 in the place of gelu(up) (nemotron_h) */
+    int32_t one_branch;    /* a layer is one branch: attention, Mamba-2, or with RF_LAYER_FFN the
+                              feed-forward */
     int32_t parallel;      /* the feed-forward reads the norm that attention reads (cohere2) */
     int32_t layer_norm;    /* norms of rows subtract the mean first (LayerNorm) */
     int32_t norm_bias;     /* such norms have biases */
@@ -118,6 +131,9 @@ struct rf_params {
     int32_t n_expert, n_expert_used;
     int32_t n_ff_dense;     /* the width in layers with RF_LAYER_DENSE */
     int32_t n_ff_shared;    /* width of an expert that every row has, times a share of its own */
+    float expert_scale;     /* factor of the shares; 0: none */
+    float expert_least;     /* is added to a sum of sigmoids before shares are divided by it */
+    int32_t shared_whole;   /* that expert has no share: it counts as it is */
     int32_t expert_norm;    /* a row's shares of its experts add up to 1 */
     int32_t expert_bias;    /* the experts' matrices and the router have biases */
     int32_t expert_sigmoid; /* shares are sigmoids of the router's values, not a softmax */
@@ -129,11 +145,15 @@ struct rf_params {
     int32_t attn_sinks, o_bias; /* attn_sinks.weight, attn_output.bias exist */
     int32_t ffn_bias;           /* ffn_{gate,up,down}.bias exist in layers without experts */
     int32_t conv_rows;          /* rows that a convolution reads, its own and those before it */
-    int32_t conv_bias;          /* the convolution and the matrices around it have biases */
+    int32_t conv_bias;          /* the convolution and the matrices around it have biases; of
+                                   Mamba-2 the convolution alone */
     /* Layers with the delta rule: heads of q and k, and of v; elements of a head. Several heads of
      * v share one of k: those that follow each other, or with delta_tiled the head h of v has the
-     * head h % delta_keys of k. */
+     * head h % delta_keys of k. Of Mamba-2 q is called C, k is B, v is x, and delta_keys groups of
+     * heads share them. */
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_tiled;
+    int32_t is_mamba;         /* these are the sizes of Mamba-2 */
+    float step_min, step_max; /* limits of Mamba-2's time steps; step_max 0: none */
     /* An encoder (bert): a row attends to all rows of its text, norms follow the sums of residual
      * and branch, and there is no output head. */
     int32_t encoder;
@@ -149,7 +169,8 @@ static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
     return params->layer_flags ? params->layer_flags[layer] : RF_LAYER_WINDOW;
 }
 
-/* Whether a layer has a convolution, or the delta rule; either, so a state and no keys and values.
+/* Whether a layer has a convolution, the delta rule, Mamba-2; either of these two, so a matrix for
+ * each head; any of them, so a state and no keys and values.
  * A model's layers with a state are of one kind. */
 static inline int rf_is_conv(const struct rf_params *params, int32_t layer)
 {
@@ -161,23 +182,46 @@ static inline int rf_is_delta(const struct rf_params *params, int32_t layer)
     return (rf_layer_flags(params, layer) & RF_LAYER_DELTA) != 0;
 }
 
-static inline int rf_has_state(const struct rf_params *params, int32_t layer)
+static inline int rf_is_mamba(const struct rf_params *params, int32_t layer)
 {
-    return rf_is_conv(params, layer) || rf_is_delta(params, layer);
+    return (rf_layer_flags(params, layer) & RF_LAYER_MAMBA) != 0;
 }
 
-/* The layers before `end` with keys and values; those without, which have a state. */
+static inline int rf_has_matrices(const struct rf_params *params, int32_t layer)
+{
+    return rf_is_delta(params, layer) || rf_is_mamba(params, layer);
+}
+
+static inline int rf_has_state(const struct rf_params *params, int32_t layer)
+{
+    return rf_is_conv(params, layer) || rf_has_matrices(params, layer);
+}
+
+static inline int rf_has_ffn(const struct rf_params *params, int32_t layer)
+{
+    return !params->one_branch || (rf_layer_flags(params, layer) & RF_LAYER_FFN);
+}
+
+/* Whether a layer has attention, so keys and values. */
+static inline int rf_has_keys(const struct rf_params *params, int32_t layer)
+{
+    return !(rf_layer_flags(params, layer) & RF_LAYER_FFN) && !rf_has_state(params, layer);
+}
+
+/* The layers before `end` with keys and values; those with a state. */
 static inline int32_t rf_n_attention(const struct rf_params *params, int32_t end)
 {
     int32_t n = 0;
     if (!params->layer_flags) return end; /* a header may claim 2^31 layers */
-    for (int32_t i = 0; i < end; i++) n += !rf_has_state(params, i);
+    for (int32_t i = 0; i < end; i++) n += rf_has_keys(params, i);
     return n;
 }
 
 static inline int32_t rf_n_states(const struct rf_params *params, int32_t end)
 {
-    return end - rf_n_attention(params, end);
+    int32_t n = 0;
+    for (int32_t i = 0; params->layer_flags && i < end; i++) n += rf_has_state(params, i);
+    return n;
 }
 
 /* Elements of q and of k of a row in a layer with the delta rule; of v; of what its convolution
@@ -197,10 +241,28 @@ static inline int32_t rf_delta_mixed(const struct rf_params *params)
     return 2 * rf_delta_keys(params) + rf_delta_values(params);
 }
 
+/* Where q, k and v begin among these: Mamba-2 has them in the other order. */
+struct rf_delta_places {
+    int32_t q, k, v;
+};
+
+static inline struct rf_delta_places rf_delta_places(const struct rf_params *params)
+{
+    int32_t keys = rf_delta_keys(params), values = rf_delta_values(params);
+    return params->is_mamba ? (struct rf_delta_places){values + keys, values, 0}
+                            : (struct rf_delta_places){0, keys, 2 * keys};
+}
+
 /* Whether a layer has one feed-forward for all rows, and the width of that. */
 static inline int rf_is_dense(const struct rf_params *params, int32_t layer)
 {
-    return !params->n_expert || (rf_layer_flags(params, layer) & RF_LAYER_DENSE);
+    return rf_has_ffn(params, layer) &&
+           (!params->n_expert || (rf_layer_flags(params, layer) & RF_LAYER_DENSE));
+}
+
+static inline int rf_has_experts(const struct rf_params *params, int32_t layer)
+{
+    return rf_has_ffn(params, layer) && !rf_is_dense(params, layer);
 }
 
 static inline int32_t rf_n_ff_dense(const struct rf_params *params)

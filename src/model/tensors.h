@@ -16,6 +16,7 @@
 #define RF_DELTA_CONV "ssm_conv1d.weight"
 #define RF_DELTA_DECAY "ssm_a"
 #define RF_DELTA_NORM "ssm_norm.weight"
+#define RF_MAMBA_SKIP "ssm_d"
 
 enum rf_weight_role {
     RF_WEIGHT_MATRIX,  /* weights of a linear layer */
@@ -33,7 +34,7 @@ enum rf_weight_role {
          : "ffn_norm.weight")
 /* Whether a layer has norms before its branches, and its feed-forward one of its own. */
 #define RF_HAS_INPUT_NORM(p) (!(p)->no_input_norm)
-#define RF_HAS_FFN_NORM(p) (!(p)->no_input_norm && !(p)->parallel)
+#define RF_HAS_FFN_NORM(p) (!(p)->no_input_norm && !(p)->parallel && !(p)->one_branch)
 /* lfm2's converter names the last norm after another one. */
 #define RF_OUTPUT_NORM(p)                                                                 \
     ((p)->arch == RF_ARCH_LFM2 || (p)->arch == RF_ARCH_LFM2MOE ? "token_embd_norm.weight" \
@@ -72,23 +73,23 @@ enum rf_weight_role {
     X(attn_norm_bias, "attn_norm.bias", "input_layernorm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && RF_HAS_INPUT_NORM(p)) \
     X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p), \
-      !rf_has_state(p, layer)) \
+      rf_has_keys(p, layer)) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
-      !rf_has_state(p, layer)) \
+      rf_has_keys(p, layer)) \
     X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
-      !rf_has_state(p, layer)) \
+      rf_has_keys(p, layer)) \
     X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_q(p), p->n_embd, \
-      !rf_has_state(p, layer)) \
+      rf_has_keys(p, layer)) \
     X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q_rows(p), 1, \
-      p->qkv_bias && !rf_has_state(p, layer)) \
+      p->qkv_bias && rf_has_keys(p, layer)) \
     X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, \
-      p->qkv_bias && !rf_has_state(p, layer)) \
+      p->qkv_bias && rf_has_keys(p, layer)) \
     X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, \
-      p->qkv_bias && !rf_has_state(p, layer)) \
+      p->qkv_bias && rf_has_keys(p, layer)) \
     X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, \
-      p->qk_norm && !rf_has_state(p, layer)) \
+      p->qk_norm && rf_has_keys(p, layer)) \
     X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, \
-      p->qk_norm && !rf_has_state(p, layer)) \
+      p->qk_norm && rf_has_keys(p, layer)) \
     X(conv_in, "shortconv.in_proj.weight", "conv.in_proj.weight", MATRIX, p->n_embd, \
       3 * (int64_t)p->n_embd, rf_is_conv(p, layer)) \
     X(conv, RF_CONV, "conv.conv.weight", VECTOR, p->conv_rows, p->n_embd, \
@@ -119,6 +120,25 @@ enum rf_weight_role {
       rf_is_delta(p, layer)) \
     X(delta_out, "ssm_out.weight", "linear_attn.out_proj.weight", MATRIX, rf_delta_values(p), \
       p->n_embd, rf_is_delta(p, layer)) \
+    X(mamba_z, "ssm_in.weight", "mamba.in_proj.weight", MATRIX, p->n_embd, rf_delta_values(p), \
+      rf_is_mamba(p, layer)) \
+    X(mamba_xbc, "ssm_in_xbc.weight", "mamba.in_proj.xbc.weight", MATRIX, p->n_embd, \
+      rf_delta_mixed(p), rf_is_mamba(p, layer)) \
+    X(mamba_dt, "ssm_in_dt.weight", "mamba.in_proj.dt.weight", MATRIX, p->n_embd, \
+      p->delta_values, rf_is_mamba(p, layer)) \
+    X(mamba_conv, RF_DELTA_CONV, "mamba.conv1d.weight", VECTOR, p->conv_rows, rf_delta_mixed(p), \
+      rf_is_mamba(p, layer)) \
+    X(mamba_conv_bias, "ssm_conv1d.bias", "mamba.conv1d.bias", VECTOR, rf_delta_mixed(p), 1, \
+      p->conv_bias && rf_is_mamba(p, layer)) \
+    X(mamba_decay, RF_DELTA_DECAY, "mamba.A_log", VECTOR, p->delta_values, 1, \
+      rf_is_mamba(p, layer)) \
+    X(mamba_step, "ssm_dt.bias", "mamba.dt_bias", VECTOR, p->delta_values, 1, \
+      rf_is_mamba(p, layer)) \
+    X(mamba_skip, RF_MAMBA_SKIP, "mamba.D", VECTOR, p->delta_values, 1, rf_is_mamba(p, layer)) \
+    X(mamba_norm, RF_DELTA_NORM, "mamba.norm.weight", VECTOR, rf_delta_values(p), 1, \
+      rf_is_mamba(p, layer)) \
+    X(mamba_out, "ssm_out.weight", "mamba.out_proj.weight", MATRIX, rf_delta_values(p), \
+      p->n_embd, rf_is_mamba(p, layer)) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(attn_out_norm, "attn_output_norm.weight", "attn_output_norm.weight", VECTOR, p->n_embd, 1, \
@@ -141,7 +161,7 @@ enum rf_weight_role {
     X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
       rf_is_dense(p, layer)) \
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, \
-      p->o_bias && !rf_has_state(p, layer)) \
+      p->o_bias && rf_has_keys(p, layer)) \
     X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
       p->ffn_bias && rf_is_dense(p, layer) && !p->no_gate) \
     X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
@@ -149,17 +169,17 @@ enum rf_weight_role {
     X(down_bias, "ffn_down.bias", "mlp.down_proj.bias", VECTOR, p->n_embd, 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, \
-      p->attn_sinks && !rf_has_state(p, layer)) \
+      p->attn_sinks && rf_has_keys(p, layer)) \
     X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, \
-      !rf_is_dense(p, layer)) \
+      rf_has_experts(p, layer)) \
     X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, \
-      p->n_ff, !rf_is_dense(p, layer)) \
+      p->n_ff, rf_has_experts(p, layer) && !p->no_gate) \
     X(up_exps, "ffn_up_exps.weight", "mlp.experts.*.up_proj.weight", EXPERTS, p->n_embd, \
-      p->n_ff, !rf_is_dense(p, layer)) \
+      p->n_ff, rf_has_experts(p, layer)) \
     X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, \
-      p->n_embd, !rf_is_dense(p, layer)) \
+      p->n_embd, rf_has_experts(p, layer)) \
     X(router_choice, "exp_probs_b.bias", "feed_forward.expert_bias", VECTOR, p->n_expert, 1, \
-      p->expert_choice_bias && !rf_is_dense(p, layer)) \
+      p->expert_choice_bias && rf_has_experts(p, layer)) \
     X(router_bias, "ffn_gate_inp.bias", "mlp.router.bias", VECTOR, p->n_expert, 1, p->expert_bias) \
     X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, \
       p->n_expert, p->expert_bias) \
@@ -168,9 +188,9 @@ enum rf_weight_role {
     X(down_exps_bias, "ffn_down_exps.bias", "mlp.experts.down_proj_bias", VECTOR, p->n_embd, \
       p->n_expert, p->expert_bias) \
     X(shared_router, "ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", ROUTER, \
-      p->n_embd, 1, rf_has_shared(p, layer)) \
+      p->n_embd, 1, rf_has_shared(p, layer) && !p->shared_whole) \
     X(shared_gate, "ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", MATRIX, \
-      p->n_embd, p->n_ff_shared, rf_has_shared(p, layer)) \
+      p->n_embd, p->n_ff_shared, rf_has_shared(p, layer) && !p->no_gate) \
     X(shared_up, "ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight", MATRIX, p->n_embd, \
       p->n_ff_shared, rf_has_shared(p, layer)) \
     X(shared_down, "ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", MATRIX, \
@@ -182,7 +202,11 @@ enum rf_weight_role {
     X(qkv, "attn_qkv.weight", "self_attn.qkv_proj.weight", MATRIX, p->n_embd, \
       rf_n_q(p) + 2 * rf_n_kv(p), p->fused & RF_FUSED_QKV) \
     X(gate_up, "ffn_up.weight", "mlp.gate_up_proj.weight", MATRIX, p->n_embd, 2 * p->n_ff, \
-      p->fused & RF_FUSED_GATE_UP)
+      p->fused & RF_FUSED_GATE_UP) \
+    X(shared_gate_up, "ffn_up_shexp.weight", "mlp.shared_expert.gate_up_proj.weight", MATRIX, \
+      p->n_embd, 2 * p->n_ff_shared, p->fused & RF_FUSED_SHARED && p->n_ff_shared) \
+    X(mamba_in, "ssm_in.weight", "mamba.in_proj.weight", MATRIX, p->n_embd, \
+      rf_delta_values(p) + rf_delta_mixed(p) + p->delta_values, p->fused & RF_FUSED_MAMBA)
 /* clang-format on */
 
 #define RF_COUNT_TENSOR(...) +1
@@ -193,7 +217,7 @@ enum {
 
 static inline int rf_has_shared(const struct rf_params *params, int32_t layer)
 {
-    return params->n_ff_shared && !rf_is_dense(params, layer);
+    return params->n_ff_shared && rf_has_experts(params, layer);
 }
 
 static inline int64_t rf_n_q(const struct rf_params *params)

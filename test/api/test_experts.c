@@ -118,9 +118,12 @@ static void check_model(const char *name, const char *container, uint64_t expert
     options.expert_bytes = expert_bytes;
     snprintf(path, sizeof path, "experts/%s%s", name, container);
     int code = riffle_model_open(&model, path, &options);
-    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 &&
-        (strcmp(name, "lfm2moe") == 0 || strcmp(name, "qwen35moe") == 0)) {
-        const char *what = strcmp(name, "lfm2moe") == 0 ? "convolutions" : "the delta rule";
+    const char *what = strcmp(name, "lfm2moe") == 0          ? "convolutions"
+                       : strcmp(name, "qwen35moe") == 0      ? "the delta rule"
+                       : strcmp(name, "granitehybrid") == 0  ? "Mamba-2"
+                       : strcmp(name, "nemotron_h_moe") == 0 ? "Mamba-2"
+                                                             : NULL;
+    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 && what) {
         CHECK_MSG(code < 0 && strstr(riffle_last_error(), what), "%s: %s", path,
                   code ? riffle_last_error() : "opened");
         return;
@@ -228,13 +231,37 @@ static void check_bad_files(void)
               "routed_scaling_factor is 2.5");
     check_bad("lfm2moe", "\"num_experts\": 5", "\"num_experts\": 4",
               "feed_forward.gate.weight is [64, 5, 1, 1]");
+    check_bad("granitehybrid", "\"mamba_n_groups\": 2", "\"mamba_n_groups\": 3",
+              "3 groups of Mamba-2 do not divide its 8 heads");
+    check_bad("granitehybrid", "\"mamba_n_heads\": 8", "\"mamba_n_heads\": 9",
+              "is not mamba_expand times hidden_size");
+    check_bad("granitehybrid", "\"mamba_d_state\": 16", "\"mamba_d_state\": 17",
+              "mamba.in_proj.weight has 328 rows, but the parameters ask for 332");
+    check_bad("granitehybrid", "\"linear_attention\"", "\"linear_attenuate\"",
+              "layer 0 is of the kind \"linear_attenuate\"");
+    check_bad("granitehybrid", "\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true ",
+              "mamba_proj_bias is true, which is not supported");
+    check_bad("granitehybrid", "\"mamba_conv_bias\": true", "\"mamba_conv_bias\":false",
+              "mamba.conv1d.bias is a bias that config.json does not ask for");
+    check_bad("granitehybrid", "\"shared_intermediate_size\": 40",
+              "\"shared_intermediate_size\": 41", "shared_mlp.input_linear.weight has 80 rows");
+    check_bad("nemotron_h_moe", "\"mlp_hidden_act\": \"relu2\"", "\"mlp_hidden_act\": \"silu \"",
+              "only relu2 is supported");
+    check_bad("nemotron_h_moe", "\"n_group\": 1", "\"n_group\": 2",
+              "groups of experts are not supported");
+    check_bad("nemotron_h_moe", "\"moe_latent_size\": null", "\"moe_latent_size\":   16",
+              "experts in a narrower space are not supported");
+    check_bad("nemotron_h_moe", "\"moe\"", "\"mow\"", "is of the kind \"mow\"");
+    check_bad("nemotron_h_moe", "\"use_bias\": false", "\"use_bias\": true ",
+              "use_bias is true, which is not supported");
     remove(folder);
 }
 
 int main(void)
 {
     static const char *const names[] = {"mixtral",        "qwen3moe",      "gpt-oss", "qwen2moe",
-                                        "qwen2moe-plain", "qwen3moe-bias", "lfm2moe", "qwen35moe"};
+                                        "qwen2moe-plain", "qwen3moe-bias", "lfm2moe", "qwen35moe",
+                                        "granitehybrid",  "nemotron_h_moe"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;

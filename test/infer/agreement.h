@@ -203,6 +203,20 @@ static inline void check_agreement(const struct agreement *agreement)
         delta.delta_tiled = 1;
         check_synthetic(agreement, "the delta rule with tiled heads", &delta, &bf16, 1,
                         RF_WEIGHTS_BF16);
+
+        static const uint8_t mambas[] = {RF_LAYER_MAMBA, 0, RF_LAYER_MAMBA};
+        struct rf_params mamba = qwen2;
+        synthetic_mamba(&mamba, mambas, 3);
+        check_synthetic(agreement, "Mamba-2", &mamba, &bf16, 1, RF_WEIGHTS_BF16);
+        mamba.step_min = 0.3f;
+        mamba.step_max = 0.9f;
+        mamba.conv_bias = 0;
+        check_synthetic(agreement, "Mamba-2 with limits", &mamba, &bf16, 1, RF_WEIGHTS_BF16);
+        /* Experts beside one that counts as it is. All are used, as rounding tips choices. */
+        mamba.n_expert = mamba.n_expert_used = 4;
+        mamba.n_ff_shared = 64;
+        mamba.shared_whole = mamba.expert_norm = 1;
+        check_synthetic(agreement, "Mamba-2 with experts", &mamba, &bf16, 1, RF_WEIGHTS_BF16);
     }
 
     struct rf_params qwen3 = qwen2;

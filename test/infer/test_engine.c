@@ -551,6 +551,29 @@ static void check_deltas(void)
     check_synthetic("the delta rule in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
 }
 
+/* Mamba-2 before and after attention. */
+static void check_mamba(void)
+{
+    static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1},
+                               bf16 = RF_BF16;
+    static const uint8_t before[] = {RF_LAYER_MAMBA, 0}, after[] = {0, RF_LAYER_MAMBA};
+    struct rf_params params = synthetic_qwen2();
+    synthetic_mamba(&params, before, 2);
+    check_synthetic("Mamba-2", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    params.layer_flags = after;
+    params.step_min = 0.3f;
+    params.step_max = 0.9f;
+    check_synthetic("Mamba-2 after attention", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    params.layer_flags = before;
+    params.conv_rows = 2;
+    params.conv_bias = 0;
+    params.n_embd = 96;
+    params.n_head = 8;
+    params.n_ff = 160;
+    params.delta_value_dim = 32;
+    check_synthetic("Mamba-2 in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
+}
+
 int main(void)
 {
     struct rf_error error = {.text = ""};
@@ -583,6 +606,7 @@ int main(void)
     check_experts();
     check_convolutions();
     check_deltas();
+    check_mamba();
 
     static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
     struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */

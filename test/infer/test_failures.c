@@ -301,8 +301,9 @@ static void check_states(const struct rf_params *states)
 static void check_every_state(void)
 {
     static const uint8_t convs[] = {RF_LAYER_CONV, RF_LAYER_WINDOW, RF_LAYER_CONV},
-                         deltas[] = {RF_LAYER_DELTA, 0, RF_LAYER_DELTA};
-    struct rf_params conv = params, delta = params;
+                         deltas[] = {RF_LAYER_DELTA, 0, RF_LAYER_DELTA},
+                         mambas[] = {RF_LAYER_MAMBA, 0, RF_LAYER_MAMBA};
+    struct rf_params conv = params, delta = params, mamba = params;
     conv.n_layer = 3;
     conv.layer_flags = convs;
     conv.conv_rows = 3;
@@ -311,6 +312,10 @@ static void check_every_state(void)
     delta.delta_values = 2;
     delta.delta_key_dim = delta.delta_value_dim = 4;
     check_states(&delta);
+    synthetic_mamba(&mamba, mambas, 3);
+    mamba.delta_values = 2;
+    mamba.delta_key_dim = mamba.delta_value_dim = 4;
+    check_states(&mamba);
 }
 
 int main(void)

@@ -89,7 +89,7 @@ static void check_gelu(struct kcheck *check, size_t n, float size)
 }
 
 /* Rows that follow each other, in place, and then one beside; the same bits as the reference's. */
-static void check_delta(struct kcheck *check, size_t rows, size_t width)
+static void check_delta(struct kcheck *check, size_t rows, size_t width, int is_mamba)
 {
     size_t bytes = rows * width * sizeof(float), row_bytes = rows * sizeof(float),
            column_bytes = width * sizeof(float);
@@ -122,14 +122,17 @@ static void check_delta(struct kcheck *check, size_t rows, size_t width)
                                          .v = v,
                                          .b = b,
                                          .g = g,
-                                         .out = step == 1 ? NULL : outs[t]};
+                                         .out = step == 1 ? NULL : outs[t],
+                                         .is_mamba = is_mamba};
             kcheck_call(check, "delta_step", (kcheck_kernel *)kernels->delta_step,
                         (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
         }
-        const char *what = "delta_step rows=%zu width=%zu step %d: %s";
-        kcheck_same(check, states[1], states[0], bytes, what, rows, width, step, "S");
-        kcheck_same(check, outs[1], outs[0], column_bytes, what, rows, width, step, "out");
-        kcheck_same(check, beside[1], beside[0], bytes, what, rows, width, step, "S beside");
+        const char *what = "delta_step rows=%zu width=%zu mamba %d step %d: %s";
+        kcheck_same(check, states[1], states[0], bytes, what, rows, width, is_mamba, step, "S");
+        kcheck_same(check, outs[1], outs[0], column_bytes, what, rows, width, is_mamba, step,
+                    "out");
+        kcheck_same(check, beside[1], beside[0], bytes, what, rows, width, is_mamba, step,
+                    "S beside");
     }
     for (int t = 0; t < 2; t++) {
         kcheck_release(states[t], bytes);
@@ -142,7 +145,7 @@ static void check_delta(struct kcheck *check, size_t rows, size_t width)
 }
 
 /* The reference is the rule itself, in double. */
-static void check_delta_rule(struct kcheck *check)
+static void check_delta_rule(struct kcheck *check, int is_mamba)
 {
     enum { ROWS = 13, WIDTH = 5 };
     float from[ROWS * WIDTH], to[ROWS * WIDTH], k[ROWS], q[ROWS], v[WIDTH], out[WIDTH];
@@ -152,12 +155,13 @@ static void check_delta_rule(struct kcheck *check)
         q[r] = kcheck_normal(check);
     }
     for (size_t c = 0; c < WIDTH; c++) v[c] = kcheck_normal(check);
-    const struct rf_delta_args args = {from, to, ROWS, WIDTH, q, k, v, 0.75f, 0.5f, out};
+    const struct rf_delta_args args = {from, to, ROWS, WIDTH, q, k, v, 0.75f, 0.5f, out, is_mamba};
     kcheck_call(check, "delta_step", (kcheck_kernel *)check->kernels->delta_step,
                 (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
     for (size_t c = 0; c < WIDTH; c++) {
         double held = 0, result = 0;
-        for (size_t r = 0; r < ROWS; r++) held += 0.5 * (double)from[r * WIDTH + c] * (double)k[r];
+        for (size_t r = 0; r < ROWS && !is_mamba; r++)
+            held += 0.5 * (double)from[r * WIDTH + c] * (double)k[r];
         double u = 0.75 * ((double)v[c] - held);
         for (size_t r = 0; r < ROWS; r++) {
             double s = 0.5 * (double)from[r * WIDTH + c] + (double)k[r] * u;
@@ -296,9 +300,11 @@ void kcheck_rows(struct kcheck *check)
     check_gelu(check, 8960, 3.0f);
     check_conversions(check, 4001);
     for (size_t width = 1; width <= RF_DELTA_COLUMNS; width++)
-        for (size_t rows = 1; rows <= 9; rows++) check_delta(check, rows, width);
-    check_delta(check, 128, RF_DELTA_COLUMNS);
-    check_delta_rule(check);
+        for (size_t rows = 1; rows <= 18; rows++) check_delta(check, rows / 2, width, rows % 2);
+    for (int is_mamba = 0; is_mamba < 2; is_mamba++) {
+        check_delta(check, 128, RF_DELTA_COLUMNS, is_mamba);
+        check_delta_rule(check, is_mamba);
+    }
     for (size_t n = 1; n <= 130; n++) check_first_above(check, n);
     for (size_t n = 64; n <= 1 << 16; n = 3 * n / 2 / 64 * 64 + 64) check_read(check, n);
     check_half(check);

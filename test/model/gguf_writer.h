@@ -325,6 +325,55 @@ static inline void w_lfm2(struct w_file *file)
     w_vocabulary(file, "lfm2");
 }
 
+/* A granitehybrid without experts: Mamba-2 with two heads of four in one group, then attention. */
+static inline void w_granitehybrid(struct w_file *file)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne0, ne1;
+    } tensors[] = {{"token_embd.weight", 8, 5},
+                   {"output_norm.weight", 8, 0},
+                   {"blk.0.ssm_in.weight", 8, 24},
+                   {"blk.0.ssm_conv1d.weight", 4, 14},
+                   {"blk.0.ssm_conv1d.bias", 14, 0},
+                   {"blk.0.ssm_a", 1, 2},
+                   {"blk.0.ssm_d", 1, 2},
+                   {"blk.0.ssm_dt.bias", 2, 0},
+                   {"blk.0.ssm_norm.weight", 8, 1},
+                   {"blk.0.ssm_out.weight", 8, 8},
+                   {"blk.1.attn_q.weight", 8, 8},
+                   {"blk.1.attn_k.weight", 8, 4},
+                   {"blk.1.attn_v.weight", 8, 4},
+                   {"blk.1.attn_output.weight", 8, 8}},
+      both[] = {{"attn_norm.weight", 8, 0},
+                {"ffn_norm.weight", 8, 0},
+                {"ffn_gate.weight", 8, 16},
+                {"ffn_up.weight", 8, 16},
+                {"ffn_down.weight", 16, 8}};
+    static const struct {
+        const char *key;
+        uint32_t number;
+    } counts[] = {{"granitehybrid.block_count", 2},        {"granitehybrid.ssm.conv_kernel", 4},
+                  {"granitehybrid.ssm.state_size", 3},     {"granitehybrid.ssm.group_count", 1},
+                  {"granitehybrid.ssm.time_step_rank", 2}, {"granitehybrid.ssm.inner_size", 8}};
+    static const int32_t kv_heads[] = {0, 1};
+    char name[96];
+    w_model(file, "granitehybrid", 5);
+    w_drop(file, "granitehybrid.attention.head_count_kv");
+    w_add(w_array(file, "granitehybrid.attention.head_count_kv", W_I32, 2), kv_heads,
+          sizeof kv_heads);
+    file->n_tensors = 0;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        w_tensor(file, tensors[i].name, tensors[i].ne0, tensors[i].ne1);
+    for (size_t i = 0; i < 2 * sizeof both / sizeof *both; i++) {
+        snprintf(name, sizeof name, "blk.%zu.%s", i % 2, both[i / 2].name);
+        w_tensor(file, name, both[i / 2].ne0, both[i / 2].ne1);
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        w_u32(file, counts[i].key, counts[i].number);
+    w_vocabulary(file, "smollm");
+}
+
 /* qwen35: a layer with the delta rule, one key head of 4 elements and two value heads of 4, and one
  * with gated attention. */
 static inline void w_qwen35(struct w_file *file)

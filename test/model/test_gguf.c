@@ -420,6 +420,49 @@ static void w_qwen35_listed(struct w_file *file)
     w_add(w_array(file, "qwen35.attention.recurrent_layers", W_BOOL, 2), flags, 2);
 }
 
+static const struct mutation granitehybrid_mutations[] = {
+    {"granitehybrid.ssm.conv_kernel is missing", F, DROP,
+     .target = "granitehybrid.ssm.conv_kernel"},
+    {"granitehybrid.ssm.conv_kernel is 0", F, SET_U32, .target = "granitehybrid.ssm.conv_kernel",
+     .number = 0},
+    {"granitehybrid.ssm.state_size is missing", F, DROP, .target = "granitehybrid.ssm.state_size"},
+    {"granitehybrid.ssm.state_size is 0", F, SET_U32, .target = "granitehybrid.ssm.state_size",
+     .number = 0},
+    {"granitehybrid.ssm.group_count is missing", F, DROP,
+     .target = "granitehybrid.ssm.group_count"},
+    {"granitehybrid.ssm.group_count is 0", F, SET_U32, .target = "granitehybrid.ssm.group_count",
+     .number = 0},
+    {"granitehybrid.ssm.time_step_rank is missing", F, DROP,
+     .target = "granitehybrid.ssm.time_step_rank"},
+    {"granitehybrid.ssm.time_step_rank is 0", F, SET_U32,
+     .target = "granitehybrid.ssm.time_step_rank", .number = 0},
+    {"granitehybrid.ssm.inner_size is missing", F, DROP, .target = "granitehybrid.ssm.inner_size"},
+    {"granitehybrid.ssm.inner_size is 0", F, SET_U32, .target = "granitehybrid.ssm.inner_size",
+     .number = 0},
+    {"inner_size: 2 heads do not divide it, 9", F, SET_U32,
+     .target = "granitehybrid.ssm.inner_size", .number = 9},
+    {"3 groups of Mamba-2 do not divide its 2 heads", F, SET_U32,
+     .target = "granitehybrid.ssm.group_count", .number = 3},
+    {"with states of 1025 times 4 elements", U, SET_U32, .target = "granitehybrid.ssm.state_size",
+     .number = 1025},
+    {"with states of 2147483647 times 4 elements", U, SET_U32,
+     .target = "granitehybrid.ssm.state_size", .number = 0x7fffffff},
+    {"convolutions over 1000 rows", U, SET_U32, .target = "granitehybrid.ssm.conv_kernel",
+     .number = 1000},
+    {"blk.0.ssm_in.weight has 24 rows, but the parameters ask for 26", F, SET_U32,
+     .target = "granitehybrid.ssm.state_size", .number = 4},
+    {"head_count_kv has 2 elements, but the model has 3 layers", F, SET_U32,
+     .target = "granitehybrid.block_count", .number = 3},
+    {"expert_group_count is 4, which is not supported", U, RENAME,
+     .target = "granitehybrid.ssm.conv_kernel", .text = "granitehybrid.expert_group_count"},
+    {"moe_latent_size is 4, which is not supported", U, RENAME,
+     .target = "granitehybrid.ssm.conv_kernel", .text = "granitehybrid.moe_latent_size"},
+    {"blk.0.ssm_in.weight is missing", F, TENSOR_DROP, .target = "blk.0.ssm_in.weight"},
+    {"blk.0.ssm_d is missing", F, TENSOR_DROP, .target = "blk.0.ssm_d"},
+    {"blk.0.attn_q.weight has no place", U, TENSOR_ADD, .target = "blk.0.attn_q.weight",
+     .number = 8},
+};
+
 static const struct mutation listed_mutations[] = {
     {"recurrent_layers has 2 elements for 1 layers", F, SET_U32, .target = "qwen35.block_count",
      .number = 1},
@@ -839,6 +882,16 @@ static void test_good_variants(void)
     }
     rf_source_close(source);
 
+    source = open_edited(w_granitehybrid, NULL);
+    if (source) {
+        const struct rf_params *p = &source->params;
+        CHECK(rf_is_mamba(p, 0) && rf_has_keys(p, 1) && p->conv_bias && p->delta_keys == 1);
+        CHECK(p->delta_values == 2 && p->delta_key_dim == 3 && p->delta_value_dim == 4);
+        CHECK_INT(rf_layer_flags(p, 1) & RF_LAYER_NO_ROPE, 0);
+        CHECK(rf_source_tensor(source, "blk.0.ssm_in_dt.weight"));
+    }
+    rf_source_close(source);
+
     test_good_qwen35(w_qwen35, NULL);
     test_good_qwen35(w_qwen35_listed, NULL);
     test_good_qwen35(w_qwen35, with_further_layers);
@@ -1021,6 +1074,8 @@ int main(void)
         test_mutation(w_lfm2, &lfm2_mutations[i]);
     for (size_t i = 0; i < sizeof qwen35_mutations / sizeof *qwen35_mutations; i++)
         test_mutation(w_qwen35, &qwen35_mutations[i]);
+    for (size_t i = 0; i < sizeof granitehybrid_mutations / sizeof *granitehybrid_mutations; i++)
+        test_mutation(w_granitehybrid, &granitehybrid_mutations[i]);
     for (size_t i = 0; i < sizeof mistral3_mutations / sizeof *mistral3_mutations; i++)
         test_mutation(w_mistral3, &mistral3_mutations[i]);
     for (size_t i = 0; i < sizeof cohere2_mutations / sizeof *cohere2_mutations; i++)
@@ -1034,6 +1089,7 @@ int main(void)
     for (size_t i = 0; i < sizeof listed_mutations / sizeof *listed_mutations; i++)
         test_mutation(w_qwen35_listed, &listed_mutations[i]);
     test_truncation(w_qwen35);
+    test_truncation(w_granitehybrid);
     test_corruption(w_qwen35);
     test_allocation_failures(w_qwen35);
     test_truncation(w_lfm2);

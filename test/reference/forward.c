@@ -63,6 +63,8 @@ static void conv_block(struct state *s, const struct rf_params *p, const struct 
                        float *rows, int position);
 static void delta_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
                         float *rows, float *matrices, int position);
+static void mamba_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                        float *rows, float *matrices, int position);
 static void feed_forward_block(struct state *s, const struct rf_params *p,
                                const struct reference_layer *w);
 static void experts_block(struct state *s, const struct rf_params *p,
@@ -113,12 +115,12 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
         if (rf_is_conv(p, l))
             conv_block(s, p, &w->layers[l], s->rows + (size_t)l * (size_t)n_tokens * n_embd,
                        position);
-        else if (rf_is_delta(p, l))
-            delta_block(s, p, &w->layers[l],
-                        s->rows + (size_t)l * (size_t)n_tokens * (size_t)rf_delta_mixed(p),
-                        s->matrices +
-                            (size_t)l * (size_t)rf_delta_values(p) * (size_t)p->delta_key_dim,
-                        position);
+        else if (rf_has_matrices(p, l))
+            (p->is_mamba ? mamba_block : delta_block)(
+                s, p, &w->layers[l],
+                s->rows + (size_t)l * (size_t)n_tokens * (size_t)rf_delta_mixed(p),
+                s->matrices + (size_t)l * (size_t)rf_delta_values(p) * (size_t)p->delta_key_dim,
+                position);
         else
             attention_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv,
                             s->values + (size_t)l * layer_kv, position, f16);
@@ -229,6 +231,23 @@ static void delta_head(float *matrix, float *out, const float *q, const float *k
     }
 }
 
+/* silu of the convolution of the rows. */
+static void mix(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                const float *rows, int position)
+{
+    int n = rf_delta_mixed(p);
+    for (int i = 0; i < n; i++) {
+        double sum = w->mamba_conv_bias ? (double)w->mamba_conv_bias[i] : 0;
+        for (int k = 0; k < p->conv_rows; k++) {
+            int t = position - (p->conv_rows - 1) + k;
+            if (t >= 0)
+                sum += (double)w->delta_conv[i * p->conv_rows + k] *
+                       (double)rows[(size_t)t * (size_t)n + (size_t)i];
+        }
+        s->mixed[i] = (float)(sum * sigmoid(sum));
+    }
+}
+
 /* x += Wout (norm(S q) * silu(z)). rows: this layer's, [n_tokens][q, k and v]; matrices: its S. */
 static void delta_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
                         float *rows, float *matrices, int position)
@@ -241,16 +260,7 @@ static void delta_block(struct state *s, const struct rf_params *p, const struct
     linear(s->z, &w->delta_z, NULL, s->normed, n_values, p->n_embd, s->rounded);
     linear(s->beta, &w->delta_beta, NULL, s->normed, heads, p->n_embd, s->rounded);
     linear(s->alpha, &w->delta_alpha, NULL, s->normed, heads, p->n_embd, s->rounded);
-    for (int i = 0; i < n; i++) {
-        double sum = 0;
-        for (int k = 0; k < p->conv_rows; k++) {
-            int t = position - (p->conv_rows - 1) + k;
-            if (t >= 0)
-                sum += (double)w->delta_conv[i * p->conv_rows + k] *
-                       (double)rows[(size_t)t * (size_t)n + (size_t)i];
-        }
-        s->mixed[i] = (float)(sum * sigmoid(sum));
-    }
+    mix(s, p, w, rows, position);
     for (int h = 0; h < p->delta_keys; h++) {
         to_length(s->mixed + h * dim, dim, 1 / sqrt(dim));
         to_length(s->mixed + n_keys + h * dim, dim, 1);
@@ -268,6 +278,52 @@ static void delta_block(struct state *s, const struct rf_params *p, const struct
     }
     for (int i = 0; i < n_values; i++)
         s->heads[i] = (float)((double)s->heads[i] * (double)s->z[i] * sigmoid((double)s->z[i]));
+    linear(s->out, &w->delta_out, NULL, s->heads, p->n_embd, n_values, s->rounded);
+    for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
+}
+
+/* One head: S = g S + B (b x)^T, then out = S^T C + skip x. */
+static void mamba_head(float *matrix, float *out, const float *c, const float *b_row,
+                       const float *x, double b, double g, double skip, int rows, int columns)
+{
+    for (int j = 0; j < columns; j++) {
+        double result = skip * (double)x[j];
+        for (int r = 0; r < rows; r++) {
+            float *element = &matrix[r * columns + j];
+            *element = (float)(g * (double)*element + (double)b_row[r] * b * (double)x[j]);
+            result += (double)*element * (double)c[r];
+        }
+        out[j] = (float)result;
+    }
+}
+
+/* x += Wout norm((S C + D x) * silu(z)). rows: this layer's, [n_tokens][x, B and C]; matrices: its
+ * S. */
+static void mamba_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
+                        float *rows, float *matrices, int position)
+{
+    int n = rf_delta_mixed(p), n_keys = rf_delta_keys(p), n_values = rf_delta_values(p),
+        heads = p->delta_values, dim = p->delta_key_dim, columns = p->delta_value_dim,
+        groups = p->delta_keys, part = n_values / groups;
+    rms_norm(s->normed, s->x, w->attn_norm, p->n_embd, p->rms_eps);
+    linear(rows + (size_t)position * (size_t)n, &w->mamba_xbc, NULL, s->normed, n, p->n_embd,
+           s->rounded);
+    linear(s->z, &w->delta_z, NULL, s->normed, n_values, p->n_embd, s->rounded);
+    linear(s->beta, &w->mamba_dt, NULL, s->normed, heads, p->n_embd, s->rounded);
+    mix(s, p, w, rows, position);
+    for (int h = 0; h < heads; h++) {
+        int of = h / (heads / groups);
+        double step = log1p(exp((double)s->beta[h] + (double)w->step[h]));
+        if (p->step_max > 0) step = fmin(fmax(step, (double)p->step_min), (double)p->step_max);
+        float b = (float)step, g = (float)exp((double)w->decay[h] * step);
+        mamba_head(matrices + (size_t)h * (size_t)(dim * columns), s->heads + h * columns,
+                   s->mixed + n_values + n_keys + of * dim, s->mixed + n_values + of * dim,
+                   s->mixed + h * columns, (double)b, (double)g, (double)w->skip[h], dim, columns);
+    }
+    for (int i = 0; i < n_values; i++)
+        s->heads[i] = (float)((double)s->heads[i] * (double)s->z[i] * sigmoid((double)s->z[i]));
+    for (int i = 0; i < n_values; i += part)
+        rms_norm(s->heads + i, s->heads + i, w->delta_norm + i, part, p->rms_eps);
     linear(s->out, &w->delta_out, NULL, s->heads, p->n_embd, n_values, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
@@ -316,9 +372,12 @@ static void experts_block(struct state *s, const struct rf_params *p,
     }
     for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)s->sum[i];
     if (!w->shared.width) return;
-    linear(s->routed, &w->shared_router, NULL, s->normed, 1, p->n_embd, s->rounded);
+    double share = 1;
+    if (!p->shared_whole) {
+        linear(s->routed, &w->shared_router, NULL, s->normed, 1, p->n_embd, s->rounded);
+        share = sigmoid((double)s->routed[0]);
+    }
     feed_forward(s, p, &w->shared, 0);
-    double share = 1.0 / (1.0 + exp(-(double)s->routed[0]));
     for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)(share * (double)s->out[i]);
 }
 

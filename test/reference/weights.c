@@ -62,14 +62,17 @@ static void load_feed_forward(struct reference_weights *w, const struct rf_sourc
     }
 }
 
-enum mixing { OF_ATTENTION, OF_CONV, OF_DELTA };
+enum mixing { OF_ATTENTION, OF_CONV, OF_DELTA, OF_MAMBA };
 
 static enum mixing mixing_of(const struct rf_params *p, int l)
 {
-    return rf_is_delta(p, l) ? OF_DELTA : rf_is_conv(p, l) ? OF_CONV : OF_ATTENTION;
+    return rf_is_delta(p, l)   ? OF_DELTA
+           : rf_is_mamba(p, l) ? OF_MAMBA
+           : rf_is_conv(p, l)  ? OF_CONV
+                               : OF_ATTENTION;
 }
 
-/* The matrices of attention, of a convolution or of the delta rule. */
+/* The matrices of attention, of a convolution, of the delta rule or of Mamba-2. */
 static void load_mixing(struct reference_weights *w, const struct rf_source *source, int l,
                         enum reference_rounding rounding)
 {
@@ -88,7 +91,11 @@ static void load_mixing(struct reference_weights *w, const struct rf_source *sou
                     {&layer->delta_z, "attn_gate.weight", OF_DELTA},
                     {&layer->delta_beta, "ssm_beta.weight", OF_DELTA},
                     {&layer->delta_alpha, "ssm_alpha.weight", OF_DELTA},
-                    {&layer->delta_out, "ssm_out.weight", OF_DELTA}};
+                    {&layer->delta_out, "ssm_out.weight", OF_DELTA},
+                    {&layer->delta_z, "ssm_in.weight", OF_MAMBA},
+                    {&layer->mamba_xbc, "ssm_in_xbc.weight", OF_MAMBA},
+                    {&layer->mamba_dt, "ssm_in_dt.weight", OF_MAMBA},
+                    {&layer->delta_out, "ssm_out.weight", OF_MAMBA}};
     char full[64];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
         if (matrices[i].of == mixing_of(&source->params, l))
@@ -103,8 +110,9 @@ static void load_attention(struct reference_weights *w, const struct rf_source *
     const struct rf_params *p = &source->params;
     struct reference_layer *layer = &w->layers[l];
     enum mixing mixing = mixing_of(p, l);
-    int is_conv = mixing == OF_CONV, is_delta = mixing == OF_DELTA,
-        has_keys = mixing == OF_ATTENTION, has_conv_bias = is_conv && p->conv_bias;
+    int is_conv = mixing == OF_CONV, is_mamba = mixing == OF_MAMBA,
+        has_matrices = mixing == OF_DELTA || is_mamba, has_keys = mixing == OF_ATTENTION,
+        has_conv_bias = is_conv && p->conv_bias;
     const struct {
         float **vector;
         const char *name;
@@ -121,10 +129,12 @@ static void load_attention(struct reference_weights *w, const struct rf_source *
                    {&layer->q_norm, "attn_q_norm.weight", p->qk_norm && has_keys},
                    {&layer->k_norm, "attn_k_norm.weight", p->qk_norm && has_keys},
                    {&layer->conv, RF_CONV, is_conv},
-                   {&layer->delta_conv, RF_DELTA_CONV, is_delta},
-                   {&layer->decay, RF_DELTA_DECAY, is_delta},
-                   {&layer->step, "ssm_dt.bias", is_delta},
-                   {&layer->delta_norm, RF_DELTA_NORM, is_delta},
+                   {&layer->delta_conv, RF_DELTA_CONV, has_matrices},
+                   {&layer->decay, RF_DELTA_DECAY, has_matrices},
+                   {&layer->step, "ssm_dt.bias", has_matrices},
+                   {&layer->delta_norm, RF_DELTA_NORM, has_matrices},
+                   {&layer->mamba_conv_bias, "ssm_conv1d.bias", is_mamba && p->conv_bias},
+                   {&layer->skip, RF_MAMBA_SKIP, is_mamba},
                    {&layer->conv_in_bias, "shortconv.in_proj.bias", has_conv_bias},
                    {&layer->conv_bias, "shortconv.conv.bias", has_conv_bias},
                    {&layer->conv_out_bias, "shortconv.out_proj.bias", has_conv_bias}};
@@ -152,6 +162,7 @@ static void load_layer(struct reference_weights *w, const struct rf_source *sour
     if (!p->n_ff_shared) return;
     load_feed_forward(w, source, l, "_shexp", rounding, &layer->shared);
     layer->shared.width = p->n_ff_shared;
+    if (p->shared_whole) return;
     layer->shared_router =
         load_matrix(w, source, name_in_layer(full, l, "ffn_gate_inp_shexp.weight"), of_routers);
 }

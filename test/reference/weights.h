@@ -30,8 +30,12 @@ struct reference_layer {
      * [those rows][conv_rows]; decay and step [delta_values], delta_norm [delta_value_dim]. */
     struct reference_matrix delta_qkv, delta_z, delta_beta, delta_alpha, delta_out;
     float *delta_conv, *decay, *step, *delta_norm;
-    float *bq, *bk, *bv, *bo; /* NULL without qkv_bias, o_bias */
-    float *q_norm, *k_norm;   /* [head_dim]; NULL without qk_norm */
+    /* Mamba-2: those of the delta rule with these in the place of qkv and beta; delta_norm is
+     * [delta_values * delta_value_dim]. */
+    struct reference_matrix mamba_xbc, mamba_dt;
+    float *mamba_conv_bias, *skip; /* NULL without conv_bias; [delta_values] */
+    float *bq, *bk, *bv, *bo;      /* NULL without qkv_bias, o_bias */
+    float *q_norm, *k_norm;        /* [head_dim]; NULL without qk_norm */
 };
 
 struct reference_weights {

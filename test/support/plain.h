@@ -188,6 +188,7 @@ size_t plain_first_above(const float *x, size_t n, float threshold);
 void plain_short_conv(const struct plain_view *view, const struct rf_op *op, int32_t i);
 void plain_delta(const struct plain_view *view, const struct rf_op *op, int32_t i);
 void plain_norm_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
+void plain_gate_norm(const struct plain_view *view, const struct rf_op *op, int32_t i);
 void plain_split_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
 void plain_sigmoid_gate(const struct plain_view *view, const struct rf_op *op, int32_t i);
 

@@ -281,7 +281,7 @@ static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *
            heads = (size_t)cache->base.shape.params->n_head_kv;
     for (size_t c = 0; c < chunks(n); c++)
         for (size_t lh = 0; lh < n_layer(cache) * heads; lh++) {
-            if (rf_has_state(cache->base.shape.params, (int32_t)(lh / heads))) continue;
+            if (!rf_has_keys(cache->base.shape.params, (int32_t)(lh / heads))) continue;
             size_t count = positions_in(n, c);
             uint16_t *k = host, *v = host + padded(count) * dim;
             for (size_t p = 0; p < count; p++) {
@@ -315,7 +315,7 @@ static void move_matrices(struct plain_cache *cache, int32_t n, char *host, int 
     size_t bytes = rf_state_matrices(params) * sizeof(float);
     int32_t before = n ? (n - 1) / RF_STATE_POSITIONS * RF_STATE_POSITIONS - 1 : -1;
     for (int32_t l = 0; before >= 0 && l < params->n_layer; l++) {
-        if (!rf_is_delta(params, l)) continue;
+        if (!rf_has_matrices(params, l)) continue;
         float *matrices = plain_matrices(cache, l, before);
         memcpy(is_load ? (void *)matrices : host, is_load ? (void *)host : matrices, bytes);
         if (is_load) *plain_matrices_mark(cache, l, before) = 1;

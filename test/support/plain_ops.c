@@ -266,7 +266,7 @@ static void choose_by_sigmoid(const struct plain_view *view, const struct rf_op 
 {
     static float chooses[RF_MAX_EXPERTS];
     const struct rf_params *params = view->params;
-    double sum = 1e-6;
+    double sum = (double)params->expert_least;
     for (int32_t e = 0; e < params->n_expert; e++)
         chooses[e] =
             (float)(sigmoid(values[e]) + (op->bias[0] ? (double)op->bias[0]->values[e] : 0));
@@ -319,8 +319,16 @@ static void sum_experts(const struct plain_view *view, const struct rf_op *op, i
         double sum = 0;
         for (int32_t at = i * used; at < (i + 1) * used; at++)
             sum += view->choices[at].share * (double)plain_row(view, op->in[0], at)[j];
-        out[j] += (float)sum;
+        out[j] += (float)((double)op->scale * sum);
     }
+}
+
+static void relu2(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const float *x = plain_row(view, op->in[0], i);
+    float *out = plain_row(view, op->out[0], i);
+    for (int32_t j = 0; j < view->base.shape.program->slots[op->in[0]].width; j++)
+        out[j] = x[j] > 0 ? x[j] * x[j] : 0;
 }
 
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
@@ -337,7 +345,9 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
     case RF_OP_SHORT_CONV: plain_short_conv(view, op, in); break;
-    case RF_OP_DELTA: plain_delta(view, op, in); break;
+    case RF_OP_DELTA:
+    case RF_OP_MAMBA: plain_delta(view, op, in); break;
+    case RF_OP_GATE_NORM: plain_gate_norm(view, op, in); break;
     case RF_OP_NORM_GATE: plain_norm_gate(view, op, in); break;
     case RF_OP_SPLIT_GATE: plain_split_gate(view, op, in); break;
     case RF_OP_SIGMOID_GATE: plain_sigmoid_gate(view, op, in); break;
@@ -346,6 +356,11 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_GELU: {
         int32_t n = plain_rows_of(view, op->out[0]);
         for (int32_t i = in * n; i < (in + 1) * n; i++) gate(view, op, i);
+        break;
+    }
+    case RF_OP_RELU2: {
+        int32_t n = plain_rows_of(view, op->out[0]);
+        for (int32_t i = in * n; i < (in + 1) * n; i++) relu2(view, op, i);
         break;
     }
     case RF_OP_ADD: add_row(view, op, in); break;

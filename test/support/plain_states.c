@@ -36,7 +36,7 @@ void plain_short_conv(const struct plain_view *view, const struct rf_op *op, int
     }
 }
 
-/* ---- the delta rule ---- */
+/* ---- the delta rule and Mamba-2 ---- */
 
 static double sigmoid_of(double x)
 {
@@ -49,7 +49,7 @@ static float mixed(const struct plain_view *view, const struct rf_op *op,
                    const struct plain_cache *cache, int32_t i, int32_t at, size_t j)
 {
     size_t n = (size_t)view->params->conv_rows;
-    double sum = 0;
+    double sum = op->bias[0] ? (double)op->bias[0]->values[j] : 0;
     for (size_t r = 0; r < n; r++) {
         int32_t before = (int32_t)(n - 1 - r);
         const float *m = i >= 0             ? conv_row(view, op->layer, i, before)
@@ -75,7 +75,7 @@ static void write_delta(const struct rf_params *params, size_t h, const float *b
     size_t rows = (size_t)params->delta_key_dim, columns = (size_t)params->delta_value_dim;
     for (size_t c = 0; c < columns; c++) {
         double held = 0;
-        for (size_t r = 0; before && r < rows; r++)
+        for (size_t r = 0; before && !params->is_mamba && r < rows; r++)
             held += (double)before[rf_state_element(params, h, r, c)] * (double)k[r];
         double u = b * ((double)v[c] - g * held);
         for (size_t r = 0; r < rows; r++) {
@@ -96,20 +96,23 @@ static void delta_row(const struct plain_view *view, const struct rf_op *op,
     int32_t slot = i >= 0 ? view->rows[i].slot : at;
     const float *log = plain_entry(cache, (size_t)op->layer, slot) + rf_delta_mixed(params);
     float *after = plain_matrices(cache, op->layer, slot);
+    const struct rf_delta_places places = rf_delta_places(params);
     float q[RF_MAX_DELTA], k[RF_MAX_DELTA], v[RF_MAX_DELTA];
     for (size_t h = 0; h < values; h++) {
         size_t of = params->delta_tiled ? h % keys : h / (values / keys);
         for (size_t r = 0; r < rows; r++) {
-            q[r] = mixed(view, op, cache, i, at, of * rows + r);
-            k[r] = mixed(view, op, cache, i, at, (keys + of) * rows + r);
+            q[r] = mixed(view, op, cache, i, at, (size_t)places.q + of * rows + r);
+            k[r] = mixed(view, op, cache, i, at, (size_t)places.k + of * rows + r);
         }
         for (size_t c = 0; c < columns; c++)
-            v[c] = mixed(view, op, cache, i, at, 2 * keys * rows + h * columns + c);
-        to_length(q, rows, 1 / sqrt((double)rows));
-        to_length(k, rows, 1);
+            v[c] = mixed(view, op, cache, i, at, (size_t)places.v + h * columns + c);
+        if (!params->is_mamba) {
+            to_length(q, rows, 1 / sqrt((double)rows));
+            to_length(k, rows, 1);
+        }
         write_delta(params, h, before, after, k, v, (double)log[h], (double)log[values + h]);
         for (size_t c = 0; out && c < columns; c++) {
-            double sum = 0;
+            double sum = params->is_mamba ? (double)op->bias[1]->values[h] * (double)v[c] : 0;
             for (size_t r = 0; r < rows; r++)
                 sum += (double)after[rf_state_element(params, h, r, c)] * (double)q[r];
             out[h * columns + c] = (float)sum;
@@ -138,9 +141,13 @@ void plain_delta(const struct plain_view *view, const struct rf_op *op, int32_t 
     float *log = plain_entry(cache, (size_t)op->layer, row->slot);
     memcpy(log, plain_row(view, op->in[0], i), n * sizeof *log);
     for (size_t h = 0; h < heads; h++) {
-        double step = (double)plain_row(view, op->in[2], i)[h] + (double)op->weight[2]->values[h];
+        double from = (double)plain_row(view, op->in[1], i)[h];
+        double step = (params->is_mamba ? from : (double)plain_row(view, op->in[2], i)[h]) +
+                      (double)op->weight[2]->values[h];
         double softplus = step > 0 ? step + log1p(exp(-step)) : log1p(exp(step));
-        log[n + h] = (float)sigmoid_of((double)plain_row(view, op->in[1], i)[h]);
+        if (params->is_mamba) softplus = fmax(softplus, (double)params->step_min);
+        if (params->step_max > 0) softplus = fmin(softplus, (double)params->step_max);
+        log[n + h] = (float)(params->is_mamba ? softplus : sigmoid_of(from));
         log[n + heads + h] = (float)exp((double)op->weight[1]->values[h] * softplus);
     }
     const float *before = row->parent >= 0
@@ -158,6 +165,17 @@ void plain_norm_gate(const struct plain_view *view, const struct rf_op *op, int3
         plain_rms_norm(out + h, x + h, op->weight[0]->values, dim, view->params->rms_eps);
     for (size_t j = 0; j < n; j++)
         out[j] = (float)((double)out[j] * (double)z[j] * sigmoid_of((double)z[j]));
+}
+
+void plain_gate_norm(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    size_t n = (size_t)rf_delta_values(view->params), group = n / (size_t)view->params->delta_keys;
+    const float *x = plain_row(view, op->in[0], i), *z = plain_row(view, op->in[1], i);
+    float *out = plain_row(view, op->out[0], i);
+    for (size_t j = 0; j < n; j++)
+        out[j] = (float)((double)x[j] * (double)z[j] * sigmoid_of((double)z[j]));
+    for (size_t h = 0; h < n; h += group)
+        plain_rms_norm(out + h, out + h, op->weight[0]->values + h, group, view->params->rms_eps);
 }
 
 /* ---- gated attention ---- */

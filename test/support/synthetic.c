@@ -188,7 +188,7 @@ static void add_feed_forwards(struct synthetic *s, int32_t layer)
     add_router(s, layer, "", p->n_expert);
     if (!p->n_ff_shared) return;
     add_feed_forward(s, layer, "_shexp", p->n_ff_shared);
-    add_router(s, layer, "_shexp", 1);
+    if (!p->shared_whole) add_router(s, layer, "_shexp", 1);
 }
 
 /* A matrix of a layer and perhaps its bias. */
@@ -238,6 +238,32 @@ static void add_delta(struct synthetic *s, int32_t layer)
     }
 }
 
+static void add_mamba(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    const struct {
+        const char *name;
+        int32_t ne0, ne1;
+        float from, spread;
+    } vectors[] = {{RF_DELTA_CONV, p->conv_rows, rf_delta_mixed(p), 0, 1},
+                   {"ssm_conv1d.bias", p->conv_bias ? rf_delta_mixed(p) : 0, 1, 0, 0.5f},
+                   {RF_DELTA_DECAY, p->delta_values, 1, -0.5f, 0.4f},
+                   {"ssm_dt.bias", p->delta_values, 1, 0, 1},
+                   {RF_MAMBA_SKIP, p->delta_values, 1, 1, 0.5f},
+                   {RF_DELTA_NORM, rf_delta_values(p), 1, 1, 0.3f}};
+    add_linear(s, layer, "ssm_in", p->n_embd, rf_delta_values(p), 0);
+    add_linear(s, layer, "ssm_in_xbc", p->n_embd, rf_delta_mixed(p), 0);
+    add_linear(s, layer, "ssm_in_dt", p->n_embd, p->delta_values, 0);
+    add_linear(s, layer, "ssm_out", rf_delta_values(p), p->n_embd, 0);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "blk.%d.%s", layer, vectors[i].name);
+        if (vectors[i].ne0)
+            add(s, name, RF_F32, vectors[i].ne0, vectors[i].ne1, vectors[i].from,
+                vectors[i].spread);
+    }
+}
+
 static void add_attention(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
@@ -255,6 +281,8 @@ static void add_layer(struct synthetic *s, int32_t layer)
     char name[NAME_BYTES];
     if (rf_is_conv(p, layer))
         add_conv(s, layer);
+    else if (rf_is_mamba(p, layer))
+        add_mamba(s, layer);
     else if (has_state)
         add_delta(s, layer);
     else
@@ -317,6 +345,17 @@ void synthetic_deltas(struct rf_params *params, const uint8_t *flags, int32_t n_
     params->delta_values = 4;
     params->delta_key_dim = 8;
     params->delta_value_dim = 20;
+}
+
+void synthetic_mamba(struct rf_params *params, const uint8_t *flags, int32_t n_layer)
+{
+    synthetic_deltas(params, flags, n_layer);
+    params->arch = RF_ARCH_GRANITEHYBRID;
+    params->arch_name = "granitehybrid";
+    params->qk_norm = params->attn_gate = 0;
+    params->qkv_bias = 0;
+    params->is_mamba = params->conv_bias = 1;
+    params->delta_values = 6;
 }
 
 struct rf_params synthetic_qwen2(void)

@@ -16,6 +16,10 @@ void synthetic_free(struct rf_source *source);
  * not a whole number of pieces of columns, and with gated attention. */
 void synthetic_deltas(struct rf_params *params, const uint8_t *flags, int32_t n_layer);
 
+/* The same with Mamba-2 in layers with RF_LAYER_MAMBA, three heads to a group, and plain attention.
+ */
+void synthetic_mamba(struct rf_params *params, const uint8_t *flags, int32_t n_layer);
+
 /* Parameters of what stories260K has not: biases, the other pairing of rotations, a tied head, odd
  * widths, three query heads to one of keys. */
 struct rf_params synthetic_qwen2(void);

@@ -454,6 +454,7 @@ void options_free(struct cli_options *options)
     free(options->arguments.items);
     free(options->stop.items);
     free(options->chains.items);
+    free(options->origins.items);
     free(options->prompt_tokens);
     free(options->depths);
     free(options->tiers);

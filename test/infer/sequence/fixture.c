@@ -59,6 +59,16 @@ struct rf_params bench_delta_params(void)
     return params;
 }
 
+/* The same with Mamba-2, whose states are as those of the delta rule. */
+static struct rf_params mamba_params(void)
+{
+    static const uint8_t flags[] = {RF_LAYER_MAMBA, 0, RF_LAYER_MAMBA};
+    struct rf_params params = bench_params;
+    params.n_ff = 96;
+    synthetic_mamba(&params, flags, 3);
+    return params;
+}
+
 static int is_block(const struct meter *meter, size_t bytes)
 {
     return bytes >= meter->block_bytes && bytes < meter->block_bytes + 256;
@@ -217,9 +227,11 @@ void on_every_bench(void (*check)(struct bench *bench))
 {
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
-    const struct rf_params convs = conv_params(), deltas = bench_delta_params();
+    const struct rf_params convs = conv_params(), deltas = bench_delta_params(),
+                           mambas = mamba_params();
     struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
-                     *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1);
+                     *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1),
+                     *mamba = source_of(&mambas, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
         const struct device *device = &bench_devices[d];
         /* Sequences see neither the kernels' tier nor the form of matrices, so that these repeat:
@@ -229,6 +241,7 @@ void on_every_bench(void (*check)(struct bench *bench))
         if (!IS_FOR_RACES) on_bench(device, stored, RF_WEIGHTS_STORED, RF_KV_F16, check);
         if (!on_cuda && !device->tier) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (!on_cuda && !device->tier) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_F16, check);
+        if (!on_cuda && !repeats) on_bench(device, mamba, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
         if (!on_cuda && !repeats && !IS_FOR_RACES)
             on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_Q8, check);
@@ -240,4 +253,5 @@ void on_every_bench(void (*check)(struct bench *bench))
     synthetic_free(stored);
     synthetic_free(conv);
     synthetic_free(delta);
+    synthetic_free(mamba);
 }
