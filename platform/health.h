@@ -1,4 +1,4 @@
-/* What may slow this machine down for now, as the system tells. */
+/* Causes of a slow machine, as the system tells them. */
 #ifndef RF_PLATFORM_HEALTH_H
 #define RF_PLATFORM_HEALTH_H
 

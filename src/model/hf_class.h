@@ -48,7 +48,7 @@ struct rf_hf_class {
     double partial;                   /* partial_rotary_factor; 0: it must be 1 */
     /* The sizes of layers with the delta rule, linear_*; 0: no layer has it. */
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_rows;
-    /* Those of Mamba-2: groups, heads, elements of a state; expand; 0: no layer has it. */
+    /* Mamba-2's sizes: groups, heads, elements of a state; expand; 0: no layer has it. */
     int32_t mamba_groups, mamba_heads, mamba_state, mamba_expand;
 };
 

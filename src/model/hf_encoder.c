@@ -63,7 +63,7 @@ static const char *other_name(const struct pair *pairs, size_t n_pairs, const ch
     return NULL;
 }
 
-/* What models with a head put before the names. */
+/* The prefix of names in models with a head. */
 static const char *without_prefix(const char *name)
 {
     static const char *const prefixes[] = {"bert.", "roberta.", "nomic_bert.", "model."};

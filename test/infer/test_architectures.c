@@ -187,7 +187,7 @@ static void check_same(const char *path, riffle_model *model, const struct text 
 
 /* `is_gguf`: the other container has the same matrices, whose passes are cut and drafted with only
  * once; its logits and likeliest tokens are compared like the first's. */
-/* What the model's layers have that CUDA devices refuse; NULL: nothing. */
+/* A part of the model's layers that CUDA devices refuse; NULL: none. */
 static const char *state_of(const char *path)
 {
     return strstr(path, "lfm2")            ? "convolutions"

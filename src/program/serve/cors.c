@@ -41,7 +41,7 @@ int cors_check(const char *origin, struct rf_error *error)
     return *at ? fail(origin, error) : 0;
 }
 
-/* What Access-Control-Allow-Origin is for the request's origin; NULL: it may not ask. */
+/* Access-Control-Allow-Origin for the request's origin; NULL: it may not ask. */
 static const char *allowed_origin(const struct exchange *exchange, const char *origin)
 {
     const struct rf_serve_options *options = exchange->server->options;

@@ -40,7 +40,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return (hash ^ '\n') * 0x100000001b3u;
 }
 
-/* What may change answers: the build, and the model with the form of its weights. */
+/* A name of all that may change answers: the build, and the model with the form of its weights. */
 static void set_fingerprint(const char *build, struct answerer *of)
 {
     riffle_model_info info;

@@ -203,7 +203,7 @@ static void print_group(const struct embedding *all, struct text *first, size_t 
     }
 }
 
-/* What the options name, else the model's prompt for texts without one. */
+/* The prompt that the options name, else the model's for texts without one. */
 static int find_prefix(struct embedding *all)
 {
     const struct cli_options *options = all->options;

@@ -108,7 +108,7 @@ static void info_print_json(const struct engine *engine, const riffle_machine *m
     jw_print(&json);
 }
 
-/* What a chat depends on. */
+/* Facts that a chat depends on. */
 static void print_answers(const struct engine *engine)
 {
     const riffle_model_info *info = &engine->info;
@@ -130,7 +130,7 @@ static void print_answers(const struct engine *engine)
                engine->draft.name);
 }
 
-/* What vectors and scores depend on. */
+/* Facts that vectors and scores depend on. */
 static void print_vectors(const struct engine *engine)
 {
     static const char *const rows[] = {[RIFFLE_POOL_MEAN] = "the mean of its tokens' rows",
