@@ -25,6 +25,7 @@ async function request(path, options = {}) {
     if (reply.ok) return reply;
     const error = await failure(reply);
     if (reply.status !== 401) throw error;
+    if (sessionStorage.getItem("key") !== key) continue; // given meanwhile, for another request
     const given = await askForKey(key ? "That key is wrong." : "");
     if (!given) throw error;
     sessionStorage.setItem("key", given);
