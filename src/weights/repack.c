@@ -96,6 +96,7 @@ static inline void add_fifth_bits(uint32_t bits, uint64_t codes[4])
     for (int j = 0; j < 4; j++) codes[j] |= spread(bits >> 8 * j) << 4;
 }
 
+/* Also IQ4_NL, whose codes are indices into rf_iq4_codes. */
 static inline void repack_q4_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
 {
     uint64_t c[4];
@@ -126,12 +127,6 @@ static inline void repack_w4a8(const uint8_t *block, uint8_t *codes, uint8_t *sc
     put_4bit(codes + 256 + 4 * r, high);
     put_scale(scales, r, block);
     put_scale(scales + 32, r, block);
-}
-
-/* Codes are indices into rf_iq4_codes. */
-static inline void repack_iq4_nl(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
-{
-    repack_q4_0(block, codes, scales, r);
 }
 
 /* Makes Q8_0: q - 16 is the code q + 112 less 128. */
@@ -338,7 +333,7 @@ static inline void repack_units(const struct file_rows *rows, uint8_t *panel, bl
     X(Q4_K, Q4_K, repack_q4_k)       \
     X(Q6_K, Q6_K, repack_q6_k)       \
     X(Q8_0, Q8_0, repack_q8_0)       \
-    X(IQ4_NL, IQ4_NL, repack_iq4_nl) \
+    X(IQ4_NL, IQ4_NL, repack_q4_0)   \
     X(IQ4_XS, IQ4_XS, repack_iq4_xs) \
     X(Q5_0, Q8_0, repack_q5_0)       \
     X(Q5_1, Q8_1, repack_q5_1)       \
