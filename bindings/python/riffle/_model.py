@@ -333,7 +333,7 @@ class Model:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """The vectors of texts, each of length 1, pooled as the model's file says."""
         encoded = [text.encode() for text in texts]
-        given = (native.Text * len(encoded))(*((data, len(data)) for data in encoded))
+        given = (native.Text * len(encoded))(*(native.Text(data, len(data)) for data in encoded))
         with self._handle.use() as model:
             width = native.check(lib.riffle_embed(model, given, len(encoded), None, 0))
             if not encoded:
