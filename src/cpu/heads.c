@@ -9,8 +9,8 @@ void rf_cpu_split_heads(struct cpu_view *view, struct rf_worker *worker, const s
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
     struct cpu_buffer *first = &view->buffers[op->out[0]], *rest = &view->buffers[op->out[1]];
-    size_t heads = (size_t)view->params->n_head, width = x->width / heads,
-           n = first->width / heads, place = rest->width / heads - (width - n);
+    size_t heads = (size_t)view->params->n_head, width = x->width / heads, n = first->width / heads,
+           place = rest->width / heads - (width - n);
     struct cpu_items items = cpu_items(worker, view->n_rows * heads, 8);
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t row = item / heads, head = item % heads;

@@ -56,14 +56,14 @@ static int buffer_new(struct cpu_view *view, enum rf_slot slot, int32_t rows,
         if (form == CPU_SPLIT && view->split_row_floats < RF_SPLIT_PARTS * buffer->width)
             view->split_row_floats = RF_SPLIT_PARTS * buffer->width;
         size_t heads = (size_t)view->params->n_head;
-        size_t bytes = shape->by_head ? heads * rf_cpu_head_bytes(view, (enum rf_operand)form,
-                                                                  buffer->width / heads)
-                       : form == CPU_SPLIT ? view->kernels->packed_bytes[RF_OPERAND_BF16](
-                                               (size_t)rows, RF_SPLIT_PARTS * buffer->width)
-                       : shape->by_expert
-                           ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form, (size_t)rows,
-                                                         buffer->width)
-                           : view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
+        size_t bytes =
+            shape->by_head
+                ? heads * rf_cpu_head_bytes(view, (enum rf_operand)form, buffer->width / heads)
+            : form == CPU_SPLIT ? view->kernels->packed_bytes[RF_OPERAND_BF16](
+                                      (size_t)rows, RF_SPLIT_PARTS * buffer->width)
+            : shape->by_expert ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form,
+                                                             (size_t)rows, buffer->width)
+                               : view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = rf_cpu_view_alloc(view, bytes, 1, error);
         if (!buffer->forms[form]) return RF_ERR_MEMORY;
     }

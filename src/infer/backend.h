@@ -174,22 +174,22 @@ enum rf_op_kind {
                      fewer than in[0] */
     RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate; see
                      `blocks` */
-    /* Of each of the n_head parts of in[0], the first values to out[0], which is by_head and says how
-     * many; with n = 2 the others to the ends of the n_head parts of out[1]. */
+    /* Of each of the n_head parts of in[0], the first values to out[0], which is by_head and says
+     * how many; with n = 2 the others to the ends of the n_head parts of out[1]. */
     RF_OP_SPLIT_HEADS,
     RF_OP_HEAD_LINEAR, /* out[0] = each head's part of in[0] times its matrix of weight[0], to the
                           beginning of the head's part of out[0] */
-    RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
-                         RMS norm of each head by weight[0] and weight[1] where they are not NULL;
-                         multiplies q by rf_query_growth; heads of latent attention rotate
-                         behind the latent; in[2] may be in[1]; writes in[1] and in[2] (v) to the cache's
-                         `layer`; by `rotation` */
-    RF_OP_ATTENTION,  /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
-                         follows and its own. With a window the last `window` of them. With a cap,
-                         scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
-                         each head's softmax that has no value (an attention sink). With
-                         is_whole, over the positions of all rows of the group, which is a whole
-                         text without parents, in a cache of 16 bits */
+    RF_OP_ROPE_STORE,  /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
+                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;
+                          multiplies q by rf_query_growth; heads of latent attention rotate
+                          behind the latent; in[2] may be in[1]; writes in[1] and in[2] (v) to the
+                          cache's  `layer`; by `rotation` */
+    RF_OP_ATTENTION,   /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
+                          follows and its own. With a window the last `window` of them. With a cap,
+                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
+                          each head's softmax that has no value (an attention sink). With
+                          is_whole, over the positions of all rows of the group, which is a whole
+                          text without parents, in a cache of 16 bits */
     /* A convolution between two gates. A row of in[0] is b, c and x side by side. With z = b * x,
      * the row at position t has out[0] = c * (bias[0] + sum over k < rows of weight[0][.][k] * z[t
      * - (rows - 1) + k]), element by element, where z is of the rows that it follows, and 0 before
@@ -239,10 +239,10 @@ enum rf_op_kind {
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
      * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by expert_least and the sum
-     * over the chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). With expert_groups only
-     * experts of the best groups are chosen, by sums of these values, or of the softmax. Copies the row of
-     * in[1] to the rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 ..
-     * 2] ready, of which weight[2] may be NULL. */
+     * over the chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). With expert_groups
+     * only experts of the best groups are chosen, by sums of these values, or of the softmax.
+     * Copies the row of in[1] to the rows that out[0] has for them. Makes the chosen ones of the
+     * matrices weight[0 .. 2] ready, of which weight[2] may be NULL. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
     RF_OP_SUM_EXPERTS,   /* out[0] += scale * the sum of a row's experts in in[0], greatest share

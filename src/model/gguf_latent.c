@@ -1,5 +1,5 @@
-/* Keys of GGUF files with latent attention, as llama.cpp's converter writes them for DeepSeek V2 and
- * V3 and GLM 4.7 Flash (deepseek2). gguf_params.c calls it. */
+/* Keys of GGUF files with latent attention, as llama.cpp's converter writes them for DeepSeek V2
+ * and V3 and GLM 4.7 Flash (deepseek2). gguf_params.c calls it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,9 +33,9 @@ void rf_gguf_read_latent(struct rf_gguf *gguf)
     if (params->n_head_kv != 1 || value != params->latent || params->head_nope < 1 ||
         (int64_t)params->head_dim != (int64_t)params->latent + params->rope_dim)
         rf_bad(gguf->reading, RF_ERR_FORMAT,
-               "latents of %" PRId32 " elements and %" PRId32
-               " rotated ones do not make %" PRId32 " head of keys of %" PRId32
-               " and values of %" PRId32 " elements, and queries of %" PRId32,
+               "latents of %" PRId32 " elements and %" PRId32 " rotated ones do not make %" PRId32
+               " head of keys of %" PRId32 " and values of %" PRId32
+               " elements, and queries of %" PRId32,
                params->latent, params->rope_dim, params->n_head_kv, params->head_dim, value, query);
     params->attention_scale = 1.0f / sqrtf((float)query);
 }

@@ -343,9 +343,11 @@ static void read_experts(struct rf_gguf *gguf)
     /* The softmax of all, then of the chosen ones, is the softmax of the chosen ones. */
     enum { UNSET = 0, SOFTMAX = 1, SIGMOID = 2, SOFTMAX_OF_CHOSEN = 3 };
     int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
-    int is_known = params->expert_sigmoid
-                       ? gating == SIGMOID || ((params->one_branch || params->arch == RF_ARCH_DEEPSEEK2) && gating == UNSET)
-                       : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
+    int is_known =
+        params->expert_sigmoid
+            ? gating == SIGMOID ||
+                  ((params->one_branch || params->arch == RF_ARCH_DEEPSEEK2) && gating == UNSET)
+            : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
     if (!is_known)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "key %s is %" PRId64 "; of this architecture only a %s is supported", gguf->key,

@@ -173,8 +173,7 @@ static void check_groups(struct rf_reading *reading, const struct rf_params *par
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " experts are not in %" PRId32 " groups of %" PRId32 " at least",
                params->n_expert, groups, params->expert_group_top);
-    else if (used < 1 || used > groups ||
-             params->n_expert / groups * used < params->n_expert_used)
+    else if (used < 1 || used > groups || params->n_expert / groups * used < params->n_expert_used)
         rf_bad(reading, RF_ERR_FORMAT,
                "a row uses %" PRId32 " experts from %" PRId32 " of %" PRId32 " groups of %" PRId32,
                params->n_expert_used, used, groups, params->n_expert / groups);

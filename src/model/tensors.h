@@ -49,11 +49,11 @@ enum rf_weight_role {
 
 /* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
- * prefix. HEADS are [ne0, ne1, n_head]; EXPERTS are [ne0, ne1, n_expert], in a safetensors file one tensor for each expert, whose
- * number takes the place of the *. Names, shape and condition are expressions over `p`, a const
- * struct rf_params *, and of a layer's tensor `layer`, its number, which must be in scope where X
- * uses them. In a GGUF file a layer's names follow
- * "blk.N.", in a safetensors file "model.layers.N.". */
+ * prefix. HEADS are [ne0, ne1, n_head]; EXPERTS are [ne0, ne1, n_expert], in a safetensors file one
+ * tensor for each expert, whose number takes the place of the *. Names, shape and condition are
+ * expressions over `p`, a const struct rf_params *, and of a layer's tensor `layer`, its number,
+ * which must be in scope where X uses them. In a GGUF file a layer's names follow "blk.N.", in a
+ * safetensors file "model.layers.N.". */
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \

@@ -259,9 +259,10 @@ static void check_bad_files(void)
 
 int main(void)
 {
-    static const char *const names[] = {"mixtral",        "qwen3moe",      "gpt-oss", "qwen2moe",
-                                        "qwen2moe-plain", "qwen3moe-bias", "lfm2moe", "qwen35moe",
-                                        "granitehybrid",  "nemotron_h_moe"};
+    static const char *const names[] = {
+        "mixtral",       "qwen3moe",     "gpt-oss",      "qwen2moe",      "qwen2moe-plain",
+        "qwen3moe-bias", "lfm2moe",      "qwen35moe",    "granitehybrid", "nemotron_h_moe",
+        "deepseek2-v2",  "deepseek2-v3", "deepseek2-glm"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;

@@ -145,7 +145,7 @@ static void turn_heads(const struct plain_view *view, float *heads, size_t n,
         float *turned = head + params->latent;
         for (size_t j = 0; j < half; j++) {
             int is_neox = params->rope_style == RF_ROPE_NEOX;
-            float *a = turned + (is_neox ? j : 2 * j), 
+            float *a = turned + (is_neox ? j : 2 * j),
                   *b = turned + (is_neox ? j + half : 2 * j + 1);
             double xa = (double)*a, xb = (double)*b, c = turns[2 * j], s = turns[2 * j + 1];
             *a = (float)(xa * c - xb * s);
