@@ -68,17 +68,17 @@ FAMILIES = {
     "deepseek2-v2": transformers.DeepseekV2Config(
         **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=6,
         num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=32,
-        qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=16, rms_norm_eps=0.02, topk_method="greedy",
+        qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=16, rms_norm_eps=1e-6, topk_method="greedy",
         rope_parameters=LATENT_YARN),
     "deepseek2-v3": transformers.DeepseekV3Config(
         **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=8,
         num_experts_per_tok=3, n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1, q_lora_rank=48,
-        kv_lora_rank=64, qk_rope_head_dim=32, qk_nope_head_dim=32, v_head_dim=32, rms_norm_eps=0.02,
+        kv_lora_rank=64, qk_rope_head_dim=32, qk_nope_head_dim=32, v_head_dim=32, rms_norm_eps=1e-6,
         routed_scaling_factor=2.5, rope_parameters=LATENT_YARN),
     "deepseek2-glm": transformers.Glm4MoeLiteConfig(
         **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=5,
         num_experts_per_tok=2, n_shared_experts=1, q_lora_rank=40, kv_lora_rank=48, qk_rope_head_dim=16,
-        qk_nope_head_dim=24, v_head_dim=40, rms_norm_eps=0.02, rope_theta=1e6),
+        qk_nope_head_dim=24, v_head_dim=40, rms_norm_eps=1e-6, rope_theta=1e6),
 }
 # Saved with one tensor for all experts, as newer files have them.
 FUSED = {"qwen2moe"}

@@ -93,7 +93,7 @@ void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct r
                  const int32_t *picked, size_t n_rows)
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
-    float *normed = worker_row(view, worker), eps = view->params->rms_eps;
+    float *normed = worker_row(view, worker), eps = op->eps > 0 ? op->eps : view->params->rms_eps;
     size_t n = op->weight[0]->plan.columns;
     struct cpu_items items = cpu_items(worker, n_rows, rows_grain(n_rows));
     for (size_t i; cpu_items_next(&items, &i);) {

@@ -271,6 +271,7 @@ struct rf_op {
     int is_exact;   /* of a GELU */
     float scale;
     float cap;      /* 0: none */
+    float eps;      /* of a NORM; 0: the model's rms_eps */
     int32_t window; /* 0: none */
     enum rf_rotation rotation;
     int32_t column; /* NORM, COPY: where in[0]'s values begin in the rows of out[0], which has

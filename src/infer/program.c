@@ -274,9 +274,10 @@ static void add_latent_inputs(struct rf_program *program, int32_t i, const struc
     in->n = 2;
     in->out[1] = RF_SLOT_K;
     in->weight[1] = layer->kv_a;
-    add_op(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->kv_a_norm);
+    float eps = program->params->latent_eps;
+    add_op(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->kv_a_norm)->eps = eps;
     if (!layer->q_a) return;
-    add_op(program, RF_OP_NORM, i, RF_SLOT_Q_LOW, RF_SLOT_Q_LOW_IN, layer->q_a_norm);
+    add_op(program, RF_OP_NORM, i, RF_SLOT_Q_LOW, RF_SLOT_Q_LOW_IN, layer->q_a_norm)->eps = eps;
     add_op(program, RF_OP_LINEAR, i, RF_SLOT_Q_LOW_IN, RF_SLOT_Q_BOTH, layer->q_b);
 }
 

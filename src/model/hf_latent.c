@@ -80,6 +80,7 @@ void rf_hf_read_latent(struct rf_hf *hf, const struct rf_hf_class *class)
     params->head_nope = rf_hf_count(hf, hf->text, "qk_nope_head_dim", class->head_nope);
     params->head_value = rf_hf_count(hf, hf->text, "v_head_dim", class->head_value);
     params->n_head_kv = 1;
+    params->latent_eps = 1e-6f; /* transformers does not give these norms rms_norm_eps */
     int64_t key = (int64_t)params->latent + params->rope_dim,
             query = (int64_t)params->head_nope + params->rope_dim;
     if (key > INT32_MAX || query > INT32_MAX)

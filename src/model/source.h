@@ -168,6 +168,7 @@ struct rf_params {
      * its own matrix makes `latent` of, and the rotated ones. What it attends to, a latent, its
      * other matrix makes head_value of. latent is 0: no such attention. */
     int32_t latent, head_nope, head_value;
+    float latent_eps; /* epsilon of the norms of latents; 0: rms_eps */
     int32_t latent_q; /* width of what queries are made of; 0: the row itself */
     /* Experts are chosen from groups: the expert_groups_used with the greatest sums of their
      * expert_group_top best values. 0: from all. */

@@ -46,7 +46,7 @@ static void norm(const struct plain_view *view, const struct rf_op *op, float *y
     double mean = 0;
     for (size_t j = 0; op->is_centred && j < n; j++) mean += (double)x[j] / (double)n;
     for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] - mean);
-    plain_rms_norm(y, y, op->weight[0]->values, n, view->params->rms_eps);
+    plain_rms_norm(y, y, op->weight[0]->values, n, op->eps > 0 ? op->eps : view->params->rms_eps);
     for (size_t j = 0; op->bias[0] && j < n; j++) y[j] += op->bias[0]->values[j];
 }
 
