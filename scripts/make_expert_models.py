@@ -70,6 +70,11 @@ FAMILIES = {
         num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=32,
         qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=16, rms_norm_eps=1e-6, topk_method="greedy",
         rope_parameters=LATENT_YARN),
+    "deepseek2-groups": transformers.DeepseekV2Config(
+        **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=6,
+        num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=0, q_lora_rank=32, kv_lora_rank=32,
+        qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=16, topk_method="group_limited_greedy", n_group=3,
+        topk_group=2),
     "deepseek2-v3": transformers.DeepseekV3Config(
         **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=8,
         num_experts_per_tok=3, n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1, q_lora_rank=48,
@@ -80,6 +85,7 @@ FAMILIES = {
         num_experts_per_tok=2, n_shared_experts=1, q_lora_rank=40, kv_lora_rank=48, qk_rope_head_dim=16,
         qk_nope_head_dim=24, v_head_dim=40, rms_norm_eps=1e-6, rope_theta=1e6),
 }
+FOLDER_ONLY = {"deepseek2-groups"}  # llama.cpp chooses groups in another way
 # Saved with one tensor for all experts, as newer files have them.
 FUSED = {"qwen2moe"}
 GGUF_ARCH = {name: "deepseek2" for name in FAMILIES if name.startswith("deepseek2")} | {
@@ -231,9 +237,10 @@ class Gaps:
         bias = given[1] if len(given) > 1 else getattr(module, "e_score_correction_bias", None)
         if bias is not None:  # the values that choose are sigmoids, whose slope is about a tenth
             logits = 10 * (logits.sigmoid() + bias)
-        if getattr(module, "num_group", None) and module.num_group > 1:
+        if getattr(module, "topk_method", "grouped") != "greedy" and getattr(module, "num_group", None) and module.num_group > 1:
             groups = logits.reshape(*logits.shape[:-1], module.num_group, -1)
-            sums = groups.topk(2, -1).values.sum(-1).sort(-1, descending=True)
+            best = 1 if hasattr(module, "topk_method") else 2
+            sums = groups.topk(best, -1).values.sum(-1).sort(-1, descending=True)
             gap = sums.values[..., module.topk_group - 1] - sums.values[..., module.topk_group]
             self.least = min(self.least, gap.min().item())
             kept = sums.indices[..., :module.topk_group, None].expand(*groups.shape[:-2], -1, groups.shape[-1])
@@ -313,8 +320,7 @@ def write_nemotron_metadata(writer, config):
 def write_latent_metadata(writer, config):
     writer.add_head_count_kv(1)
     writer.add_kv_lora_rank(config.kv_lora_rank)
-    if config.q_lora_rank:
-        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_q_lora_rank(config.q_lora_rank or 0)  # llama.cpp leaves 0 out in models of 26 or 27 layers alone
     writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
     writer.add_value_length(config.kv_lora_rank)
     writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
@@ -528,7 +534,7 @@ def make(name):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
         if found and (name not in ("lfm2moe", "qwen35moe", "granitehybrid", "nemotron_h_moe",
-                                    "deepseek2-v2", "deepseek2-v3", "deepseek2-glm") or is_stable(model, *found[:2])):
+                                    "deepseek2-v2", "deepseek2-v3", "deepseek2-glm", "deepseek2-groups") or is_stable(model, *found[:2])):
             break
     ids, logits, greedy = found
     print(f"{name}: seed {seed}, logits of standard deviation {logits.std():.2f}")
@@ -542,7 +548,8 @@ def make(name):
                                    indent=2))
         save_file(published(model, load_file(folder / "model.safetensors")), folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(), ensure_ascii=False))
-    write_gguf(OUT / f"{name}.gguf", GGUF_ARCH.get(name, name), config, load_file(folder / "model.safetensors"))
+    if name not in FOLDER_ONLY:
+        write_gguf(OUT / f"{name}.gguf", GGUF_ARCH.get(name, name), config, load_file(folder / "model.safetensors"))
     if name in FUSED:
         state = {k: v.contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"}
         save_file(state, folder / "model.safetensors")

@@ -150,17 +150,15 @@ static void check_states(struct rf_reading *reading, const struct rf_params *par
 
 static void check_latent(struct rf_reading *reading, const struct rf_params *params)
 {
-    const int32_t sizes[] = {params->latent, params->head_nope, params->head_value};
+    const int32_t sizes[] = {params->latent, params->rope_dim, params->head_nope,
+                             params->head_value};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] <= 0 || sizes[i] > RF_MAX_LATENT)
             rf_bad(reading, RF_ERR_UNSUPPORTED,
-                   "latent attention has latents of %" PRId32 " elements, and heads of %" PRId32
-                   " and %" PRId32 "; from 1 to %d of each are supported",
-                   sizes[0], sizes[1], sizes[2], RF_MAX_LATENT);
-    if (params->latent_q < 0 || params->latent_q > RF_MAX_LATENT * RF_MAX_EXPERTS)
-        rf_bad(reading, RF_ERR_FORMAT, "queries are made of %" PRId32 " elements",
-               params->latent_q);
-    if ((int64_t)params->n_head * RF_MAX_LATENT * 2 > INT32_MAX)
+                   "latents have %" PRId32 " elements and %" PRId32 " rotated ones, heads %" PRId32
+                   " and values of %" PRId32 "; from 1 to %d of each are supported",
+                   sizes[0], sizes[1], sizes[2], sizes[3], RF_MAX_LATENT);
+    if (params->n_head > INT32_MAX / (2 * RF_MAX_LATENT))
         rf_bad(reading, RF_ERR_FORMAT, "%" PRId32 " attention heads are too many", params->n_head);
 }
 
