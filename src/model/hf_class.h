@@ -50,9 +50,10 @@ struct rf_hf_class {
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_rows;
     /* Latent attention: kv_lora_rank, q_lora_rank, and elements of a head, qk_rope_head_dim,
      * qk_nope_head_dim and v_head_dim; 0: the class has it not. Beside it groups of experts, those
-     * that are chosen, and shared experts. */
+     * that are chosen, shared experts, and layers before those with experts; -1: the number
+     * is not read. */
     int32_t latent, latent_q, head_rope, head_nope, head_value;
-    int32_t n_group, topk_group, n_shared;
+    int32_t n_group, topk_group, n_shared, first_dense;
     double routed_scale; /* routed_scaling_factor; 0: 1 */
     int has_sigmoids;    /* shares of experts are sigmoids; else topk_method is read */
     /* Mamba-2's sizes: groups, heads, elements of a state; expand; 0: no layer has it. */

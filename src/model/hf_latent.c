@@ -18,6 +18,24 @@ static void refuse_variants(struct rf_hf *hf)
         if (rf_hf_flag(hf, hf->text, flags[i], 0))
             rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                         "%s is true, which is not supported with latent attention", flags[i]);
+    double partial = rf_hf_number(hf, hf->text, "partial_rotary_factor", 1);
+    partial =
+        rf_hf_number(hf, rf_hf_object(hf, "rope_parameters"), "partial_rotary_factor", partial);
+    if (partial != 1)
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "partial_rotary_factor is %g; with latent attention only 1 is supported",
+                    partial);
+}
+
+/* transformers makes the frequencies of head_dim elements, where a file states it. */
+static void check_head_dim(struct rf_hf *hf, const struct rf_hf_class *class)
+{
+    int32_t turned = hf->reading.source->params.rope_dim,
+            stated = rf_hf_count(hf, hf->text, "head_dim", turned);
+    if (class->has_sigmoids && stated != turned)
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "head_dim is %" PRId32 "; only qk_rope_head_dim, %" PRId32 ", is supported",
+                    stated, turned);
 }
 
 /* DeepSeek V2 has groups only by name, and takes a group's best value. */
@@ -49,6 +67,10 @@ static void read_groups(struct rf_hf *hf, const struct rf_hf_class *class)
 static void read_experts(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     struct rf_params *params = &hf->reading.source->params;
+    /* Tensors tell which layers have no experts, but if none has any. */
+    double dense = class->first_dense;
+    if (dense >= 0) dense = rf_hf_number(hf, hf->text, "first_k_dense_replace", dense);
+    if (dense >= params->n_layer) return;
     params->n_expert = rf_hf_count(hf, hf->text, "n_routed_experts", class->n_expert);
     params->n_expert_used = rf_hf_count(hf, hf->text, "num_experts_per_tok", class->n_expert_used);
     params->expert_scale = (float)rf_hf_number(hf, hf->text, "routed_scaling_factor",
@@ -80,6 +102,7 @@ void rf_hf_read_latent(struct rf_hf *hf, const struct rf_hf_class *class)
     params->head_nope = rf_hf_count(hf, hf->text, "qk_nope_head_dim", class->head_nope);
     params->head_value = rf_hf_count(hf, hf->text, "v_head_dim", class->head_value);
     params->n_head_kv = 1;
+    check_head_dim(hf, class);
     params->latent_eps = 1e-6f; /* transformers does not give these norms rms_norm_eps */
     int64_t key = (int64_t)params->latent + params->rope_dim,
             query = (int64_t)params->head_nope + params->rope_dim;

@@ -275,7 +275,7 @@ static void check_bad_files(void)
     check_bad("deepseek2-v3", "\"v_head_dim\": 32", "\"v_head_dim\": 31",
               "is [64, 256], but kv_lora_rank and the heads ask for [64, 252]");
     check_bad("deepseek2-v3", "\"qk_rope_head_dim\": 32", "\"qk_rope_head_dim\": 31",
-              "the rotated dimension is 31");
+              "head_dim is 32; only qk_rope_head_dim, 31, is supported");
     check_bad("deepseek2-v3", "\"n_group\": 4", "\"n_group\": 3",
               "8 experts are not in 3 groups of 2 at least");
     check_bad("deepseek2-v3", "\"topk_group\": 2", "\"topk_group\": 1",
