@@ -24,8 +24,8 @@ def add_matrix(name, values):
     writer.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(values, np.float32), kind), raw_dtype=kind)
 
 
-def add_random(name, *shape):
-    add_matrix(name, random.standard_normal(shape) * shape[-1] ** -0.5)
+def add_random(name, *shape, factor=1.0):
+    add_matrix(name, factor * random.standard_normal(shape) * shape[-1] ** -0.5)
 
 
 def add_norm(name, width):
@@ -40,7 +40,7 @@ def add_attention(layer, width, heads):
     add_norm(f"blk.{layer}.attn_kv_a_norm.weight", LATENT)
     add_random(f"blk.{layer}.attn_k_b.weight", heads, LATENT, NOPE)
     add_random(f"blk.{layer}.attn_v_b.weight", heads, VALUE, LATENT)
-    add_random(f"blk.{layer}.attn_output.weight", width, heads * VALUE)
+    add_random(f"blk.{layer}.attn_output.weight", width, heads * VALUE, factor=0.3)  # else texts repeat one word
 
 
 number = {name: reader.fields[f"llama.{name}"].contents() for name in (
