@@ -116,6 +116,7 @@ struct cpu_group {
     size_t chunks;            /* chunks of positions that some row sees */
     size_t n_groups;          /* groups of its cache that are quantised after the pass */
     size_t parts;             /* parts that its rows are cut into */
+    size_t parted;            /* its rows, or their queries where these are cut (attention.c) */
     size_t first_item;        /* number of its first item of attention in the pass (attention.c) */
     size_t partials;          /* first float of its partial results */
     const int32_t *order;     /* [rows->n] rows of the group, branch by branch */
