@@ -52,6 +52,12 @@ const struct option option_table[] = {
     {"--suite", NULL, "SUITE", OPTION_TEXT, VERB_BENCH, AT(suite), 0, 0, NULL,
      "prompts to answer with every chain and with plain decoding: code, qa, hard, long, or a FILE "
      "(JSONL, or text as one prompt)"},
+    {"--format", NULL, "F", OPTION_CHOICE, VERB_BENCH, AT(format), 0, 0,
+     "llama-bench|llama-bench-csv|llama-bench-jsonl",
+     "time prompts (-p, default 512) and answers (-n, default 128) alone, and print the columns of "
+     "llama-bench: Markdown, CSV or JSON lines"},
+    {"--preset", NULL, "P", OPTION_CHOICE, VERB_BENCH, AT(preset), 0, 0, "mlperf-client",
+     "lengths of prompts and answers of another benchmark: MLPerf Client's categories"},
     {"--prompts", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_prompts), 1, INT32_MAX, NULL,
      "with --suite: only its first N prompts"},
     {"--max-tokens", NULL, "N", OPTION_INT, VERB_BENCH, AT(max_tokens), 1, INT32_MAX, NULL,

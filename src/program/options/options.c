@@ -331,6 +331,11 @@ static int check_together(const struct cli_options *options)
          "length"},
         {options->suite && options->csv,
          "--csv has the figures of plain decoding; for those of --suite there is --json"},
+        {verb == VERB_BENCH && (options->format || options->preset) &&
+             (options->suite || options->csv || options->json),
+         "--format and --preset are not for --suite, --csv and --json"},
+        {options->preset && (options->prompt_tokens || options->depths || options->n_gen),
+         "--prompt-tokens, --depth and --gen are not for --preset, which has its own"},
         {options->csv && options->json, "--csv and --json exclude each other"},
         {options->ids && !options->json, "--ids needs --json"},
         {verb == VERB_SERVE && options->arguments.count != 1 &&
