@@ -4,7 +4,9 @@
  *     integers, LANES     a vector, and its lanes of 32 bits
  *     TILE_ROWS, TILE     the most rows of a tile; its vectors of weight rows: 2 panels, or 2
  *                         halves of one
- *     FEW, STREAM         up to FEW rows take STREAM vectors of weight rows at once
+ *     DECODES             1 if codes are decoded once for many rows, into the first-level cache; 0
+ *                         if doing so again in registers costs less, beside a tile's products
+ *     EACH_FEW_ROWS       numbers of rows that are one tile, and its vectors of weight rows
  *     v_load, v_and, v_srl4, v_add, v_mul, v_set, v_zero   on integers; v_mul keeps the low 32 bits
  *     v_widen(bytes)      LANES signed bytes as integers
  *     v_begin, v_step, v_end   sums of products with the codes of 32 values of k: a part begins
@@ -246,7 +248,7 @@ INLINE void row_decoded_tile(const struct row_tile *tile, enum rf_format format,
 {
     switch (nr) {
 #define CASE(n) \
-    case n: row_tile(tile, format, n, nv, 1); break;
+    case n: row_tile(tile, format, n, nv, DECODES); break;
         EACH_TILE_ROWS(CASE)
 #undef CASE
     default: break;
@@ -257,7 +259,7 @@ INLINE void row_decoded_tile(const struct row_tile *tile, enum rf_format format,
 INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, size_t panel, int nv,
                      size_t i, size_t n)
 {
-    _Alignas(64) uint8_t decoded[DECODE_K * TILE * LANES];
+    _Alignas(64) uint8_t decoded[DECODES ? DECODE_K * TILE * LANES : 1];
     _Alignas(64) int32_t sums[PASS_ROWS * TILE * LANES];
     struct row_tile tile = row_tile_of(args, sums);
     size_t tiles = (n + TILE_ROWS - 1) / TILE_ROWS, rows = (n + tiles - 1) / tiles;
@@ -265,7 +267,7 @@ INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, s
     row_begin(args, format, i, n, nv, sums);
     for (; tile.from < args->k; tile.from = tile.to) {
         tile.to = tile.from + DECODE_K < args->k ? tile.from + DECODE_K : args->k;
-        row_decode(&tile, nv, decoded);
+        if (DECODES) row_decode(&tile, nv, decoded);
         tile.decoded = decoded;
         for (size_t r = 0; r < n; r += rows) {
             tile.x = (const char *)args->x + (i + r) * tile.row_bytes;

@@ -6,7 +6,7 @@
 #include "microkernels/x86.h"
 
 typedef __m256i integers;
-enum { LANES = 8, TILE = 2, TILE_SUMS = 8 };
+enum { LANES = 8, TILE = 2, TILE_SUMS = 8, DECODES = 1 };
 
 #ifdef RF_DPBUSD
 enum { TILE_ROWS = 4 };

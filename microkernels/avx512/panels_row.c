@@ -1,4 +1,5 @@
-/* Formats with a scale for a row times 8-bit rows (vpdpbusd on 512 bits). */
+/* Formats with a scale for a row times 8-bit rows (vpdpbusd on 512 bits). Beside the 24 products of
+ * a tile, decoding a vector of codes takes three operations on ports that products leave free. */
 #include "microkernels/avx512/panels_row.h"
 
 #include "microkernels/avx512/tier.h"
@@ -6,7 +7,7 @@
 #define RF_NAMED(kernel) avx512_##kernel
 
 typedef __m512i integers;
-enum { LANES = 16, TILE_ROWS = 12, TILE = 2, TILE_SUMS = 24 };
+enum { LANES = 16, TILE_ROWS = 12, TILE = 2, TILE_SUMS = 24, DECODES = 0 };
 
 #define EACH_TILE_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #define EACH_FEW_ROWS(FORMAT) \
