@@ -461,7 +461,9 @@ static void check_blocks_of_32(void)
 static void check_blocks_of_256(void)
 {
     static const enum rf_dtype types[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K,
-                                          RF_Q3_K, RF_Q4_K, RF_BF16};
+                                          RF_Q3_K, RF_Q4_K, RF_BF16},
+                               rows[] = {RF_W4A8_G128, RF_W4A8_ROW, RF_Q4_K, RF_W4A8_ROW,
+                                         RF_W4A8_G128};
     const struct rf_params params = {.arch = RF_ARCH_LLAMA,
                                      .arch_name = "llama",
                                      .n_layer = 1,
@@ -482,6 +484,8 @@ static void check_blocks_of_256(void)
                     RF_WEIGHTS_STORED);
     check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types,
                     RF_WEIGHTS_BF16);
+    check_synthetic("scales for rows", &params, rows, sizeof rows / sizeof *rows,
+                    RF_WEIGHTS_STORED);
 }
 
 /* Experts whose rows are no multiple of a panel's, and types that differ among their matrices. */
