@@ -4,8 +4,11 @@
  *     integers, LANES     a vector, and its lanes of 32 bits
  *     TILE_ROWS, TILE     the most rows of a tile; its vectors of weight rows: 2 panels, or 2
  *                         halves of one
- *     DECODES             1 if codes are decoded once for many rows, into the first-level cache; 0
- *                         if doing so again in registers costs less, beside a tile's products
+ *     DECODED_ROWS        the same of a tile of codes that are decoded before, into the first-level
+ *                         cache, which saves registers and operations beside more rows than
+ *                         MOST_IN_REGISTERS; 0: never
+ *     TILE_SUMS           the most sums of any tile
+ *     EACH_TILE_ROWS      all numbers of rows of tiles
  *     EACH_FEW_ROWS       numbers of rows that are one tile, and its vectors of weight rows
  *     v_load, v_and, v_srl4, v_add, v_mul, v_set, v_zero   on integers; v_mul keeps the low 32 bits
  *     v_widen(bytes)      LANES signed bytes as integers
@@ -44,46 +47,48 @@ INLINE int32_t *row_opaque(int32_t *memory)
     return memory;
 }
 
-/* Codes of vector v and values 8j .. 8j + 7 of a block. */
-INLINE void row_codes(const struct row_tile *tile, size_t k, int j, int v, int nv, int is_decoded,
-                      integers codes[2])
+/* Vector v of codes as the panel has them, values 8j .. 8j + 7 of a block. */
+INLINE integers row_both(const struct row_tile *tile, size_t k, int j, int v)
 {
-    if (is_decoded) {
-        const uint8_t *at =
-            tile->decoded + ((k - tile->from) / 4 + 2 * (size_t)j) * (size_t)nv * LANES * 4;
-        codes[0] = v_load(at + v * LANES * 4);
-        codes[1] = v_load(at + (nv + v) * LANES * 4);
-    } else {
-        integers both = v_load(tile->codes[v] + k / RF_BLOCK * 256 + 64 * (size_t)j);
-        codes[0] = v_and(both);
-        codes[1] = v_and(v_srl4(both));
-    }
+    return v_load(tile->codes[v] + k / RF_BLOCK * 256 + 64 * (size_t)j);
 }
 
-/* Adds a block of 32 values to sums. */
+/* Codes of values 8j + 4h .. 8j + 4h + 3 of a block and vector v, decoded. */
+INLINE const uint8_t *row_decoded_at(const struct row_tile *tile, size_t k, int j, int h, int v,
+                                     int nv)
+{
+    size_t four = (k - tile->from) / 4 + 2 * (size_t)j + (size_t)h;
+    return tile->decoded + (four * (size_t)nv + (size_t)v) * LANES * 4;
+}
+
+/* Adds a block of 32 values to sums. There are few registers beside the sums: codes of four values
+ * are used before the next four are decoded. */
 INLINE void row_block(const struct row_tile *tile, size_t k, int nr, int nv, int is_decoded,
                       integers *sums)
 {
     integers parts[TILE_SUMS];
 #pragma GCC unroll 24
     for (int t = 0; t < nr * nv; t++) parts[t] = v_begin(sums[t]);
+#pragma GCC unroll 8
+    for (int step = 0; step < 8; step++) {
+        int j = step / 2, h = step % 2;
+        integers codes[4];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        integers codes[4][2];
-#pragma GCC unroll 4
-        for (int v = 0; v < nv; v++) row_codes(tile, k, j, v, nv, is_decoded, codes[v]);
+        for (int v = 0; v < nv; v++) {
+            if (is_decoded)
+                codes[v] = v_load(row_decoded_at(tile, k, j, h, v, nv));
+            else
+                codes[v] = v_and(h ? v_srl4(row_both(tile, k, j, v)) : row_both(tile, k, j, v));
+        }
 #pragma GCC unroll 12
         for (int i = 0; i < nr; i++) {
             const int32_t *q =
                 (const int32_t *)(const void *)(tile->x + (size_t)i * tile->row_bytes +
-                                                sizeof(struct rf_a8_row) + tile->sums_bytes + k) +
-                2 * j;
-            integers first = v_set(q[0]), second = v_set(q[1]);
+                                                sizeof(struct rf_a8_row) + tile->sums_bytes + k);
+            integers four = v_set(q[step]);
 #pragma GCC unroll 4
-            for (int v = 0; v < nv; v++) {
-                parts[i * nv + v] = v_step(parts[i * nv + v], codes[v][0], first);
-                parts[i * nv + v] = v_step(parts[i * nv + v], codes[v][1], second);
-            }
+            for (int v = 0; v < nv; v++)
+                parts[i * nv + v] = v_step(parts[i * nv + v], codes[v], four);
         }
     }
 #pragma GCC unroll 24
@@ -237,18 +242,21 @@ INLINE void row_decode(const struct row_tile *tile, int nv, uint8_t *to)
         for (int j = 0; j < 4; j++, to += 2 * nv * LANES * 4)
 #pragma GCC unroll 2
             for (int v = 0; v < nv; v++) {
-                integers codes[2];
-                row_codes(tile, k, j, v, nv, 0, codes);
-                v_store(to + v * LANES * 4, codes[0]);
-                v_store(to + (nv + v) * LANES * 4, codes[1]);
+                integers both = row_both(tile, k, j, v);
+                v_store(to + v * LANES * 4, v_and(both));
+                v_store(to + (nv + v) * LANES * 4, v_and(v_srl4(both)));
             }
 }
 
-INLINE void row_decoded_tile(const struct row_tile *tile, enum rf_format format, size_t nr, int nv)
+INLINE void row_any_tile(const struct row_tile *tile, enum rf_format format, size_t nr, int nv,
+                         int is_decoded)
 {
     switch (nr) {
-#define CASE(n) \
-    case n: row_tile(tile, format, n, nv, DECODES); break;
+#define CASE(n)                                           \
+    case n:                                               \
+        if (n <= (is_decoded ? DECODED_ROWS : TILE_ROWS)) \
+            row_tile(tile, format, n, nv, is_decoded);    \
+        break;
         EACH_TILE_ROWS(CASE)
 #undef CASE
     default: break;
@@ -257,38 +265,47 @@ INLINE void row_decoded_tile(const struct row_tile *tile, enum rf_format format,
 
 /* Rows [i, i + n), at most PASS_ROWS, times some vectors of weight rows. */
 INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, size_t panel, int nv,
-                     size_t i, size_t n)
+                     size_t i, size_t n, int is_decoded)
 {
-    _Alignas(64) uint8_t decoded[DECODES ? DECODE_K * TILE * LANES : 1];
+    _Alignas(64) uint8_t decoded[is_decoded ? DECODE_K * TILE * LANES : 64];
     _Alignas(64) int32_t sums[PASS_ROWS * TILE * LANES];
     struct row_tile tile = row_tile_of(args, sums);
-    size_t tiles = (n + TILE_ROWS - 1) / TILE_ROWS, rows = (n + tiles - 1) / tiles;
+    size_t most = is_decoded ? DECODED_ROWS : TILE_ROWS, tiles = (n + most - 1) / most,
+           rows = (n + tiles - 1) / tiles;
     row_place(&tile, args, panel, 1, nv);
     row_begin(args, format, i, n, nv, sums);
+    tile.decoded = decoded;
     for (; tile.from < args->k; tile.from = tile.to) {
         tile.to = tile.from + DECODE_K < args->k ? tile.from + DECODE_K : args->k;
-        if (DECODES) row_decode(&tile, nv, decoded);
-        tile.decoded = decoded;
+        if (is_decoded) row_decode(&tile, nv, decoded);
         for (size_t r = 0; r < n; r += rows) {
             tile.x = (const char *)args->x + (i + r) * tile.row_bytes;
             tile.sums = sums + r * (size_t)nv * LANES;
-            row_decoded_tile(&tile, format, n - r < rows ? n - r : rows, nv);
+            row_any_tile(&tile, format, n - r < rows ? n - r : rows, nv, is_decoded);
         }
     }
     row_end(args, format, panel, 1, i, n, nv, sums);
 }
 
-INLINE void row_walk(const struct rf_linear_args *args, enum rf_format format)
+INLINE void row_walk(const struct rf_linear_args *args, enum rf_format format, int is_decoded)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, at_once = TILE / PER_PANEL;
     for (size_t p = 0; p < panels; p += at_once)
         for (size_t i = 0, n; i < args->n; i += n) {
             n = args->n - i < PASS_ROWS ? args->n - i : PASS_ROWS;
             if (panels - p >= at_once)
-                row_pass(args, format, p, TILE, i, n);
+                row_pass(args, format, p, TILE, i, n, is_decoded);
             else
-                row_pass(args, format, p, PER_PANEL, i, n);
+                row_pass(args, format, p, PER_PANEL, i, n, is_decoded);
         }
+}
+
+INLINE void row_many(const struct rf_linear_args *args, enum rf_format format)
+{
+    if (DECODED_ROWS && args->n > MOST_IN_REGISTERS)
+        row_walk(args, format, DECODED_ROWS > 0);
+    else
+        row_walk(args, format, 0);
 }
 
 #define LINEAR(name, FORMAT, ...)                                               \
@@ -296,7 +313,7 @@ INLINE void row_walk(const struct rf_linear_args *args, enum rf_format format)
     {                                                                           \
         switch (args->n) {                                                      \
             EACH_FEW_ROWS(FORMAT)                                               \
-        default: row_walk(args, RF_FORMAT_##FORMAT); break;                     \
+        default: row_many(args, RF_FORMAT_##FORMAT); break;                     \
         }                                                                       \
     }
 #define STREAM(n, nv, FORMAT) \

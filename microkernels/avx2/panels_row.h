@@ -6,24 +6,19 @@
 #include "microkernels/x86.h"
 
 typedef __m256i integers;
-enum { LANES = 8, TILE = 2, TILE_SUMS = 8, DECODES = 1 };
+enum { LANES = 8, TILE = 2, TILE_ROWS = 4, TILE_SUMS = 12, MOST_IN_REGISTERS = 24 };
 
 #ifdef RF_DPBUSD
-enum { TILE_ROWS = 4 };
-#    define EACH_TILE_ROWS(X) X(1) X(2) X(3) X(4)
-#    define EACH_FEW_ROWS(FORMAT) \
-        STREAM(1, 4, FORMAT)      \
-        STREAM(2, 2, FORMAT)      \
-        STREAM(3, 2, FORMAT)      \
-        STREAM(4, 2, FORMAT)
+enum { DECODED_ROWS = 6 };
 #else
-enum { TILE_ROWS = 3 };
-#    define EACH_TILE_ROWS(X) X(1) X(2) X(3)
-#    define EACH_FEW_ROWS(FORMAT) \
-        STREAM(1, 4, FORMAT)      \
-        STREAM(2, 2, FORMAT)      \
-        STREAM(3, 2, FORMAT)
+enum { DECODED_ROWS = 4 }; /* a sum has a register of 16-bit sums, too */
 #endif
+#define EACH_TILE_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define EACH_FEW_ROWS(FORMAT) \
+    STREAM(1, 4, FORMAT)      \
+    STREAM(2, 2, FORMAT)      \
+    STREAM(3, 2, FORMAT)      \
+    STREAM(4, 2, FORMAT)
 
 INLINE integers v_load(const void *at)
 {
@@ -95,7 +90,9 @@ INLINE integers v_begin(integers sum)
 
 INLINE integers v_step(integers part, integers codes, integers q)
 {
-    return _mm256_add_epi16(part, _mm256_maddubs_epi16(codes, q));
+    part = _mm256_add_epi16(part, _mm256_maddubs_epi16(codes, q));
+    IN_ORDER(part);
+    return part;
 }
 
 INLINE integers v_end(integers sum, integers part)

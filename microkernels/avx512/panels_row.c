@@ -7,7 +7,14 @@
 #define RF_NAMED(kernel) avx512_##kernel
 
 typedef __m512i integers;
-enum { LANES = 16, TILE_ROWS = 12, TILE = 2, TILE_SUMS = 24, DECODES = 0 };
+enum {
+    LANES = 16,
+    TILE_ROWS = 12,
+    TILE = 2,
+    TILE_SUMS = 24,
+    DECODED_ROWS = 0,
+    MOST_IN_REGISTERS = 0
+};
 
 #define EACH_TILE_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #define EACH_FEW_ROWS(FORMAT) \
