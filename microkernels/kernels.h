@@ -190,7 +190,7 @@ struct rf_kernels {
      *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc).
      *
      * Formats with a scale for a row: acc = (i * d_x) * d, with the exact integer i = sum a (c - 8)
-     * q over all of k (a = 1 in W4_ROW), converted once. k is RF_ROW_MOST_K at most. */
+     * q over all of k (a = 1 in W4A8_ROW), converted once. k is RF_ROW_MOST_K at most. */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
     /* Panels times 16-bit rows (the verifying half of QSpec) of the form operand_a16[format]. NULL
      * for BF16. Formats with a scale for a row take 8-bit rows here, too: they are made for them.

@@ -30,8 +30,8 @@
  *     IQ4_XS      int8 a[8 groups][16], F16 d[16]               s = d a
  *     Q8_K        int8 a[16 groups][16], m[16 groups][16], F16 d[16], n[16]
  *                                                               s = d a, b = n m
- *     W4_G128     int8 a[16]; tail: F32 d[16]                   s = d a, a from -15 to 15
- *     W4_ROW      none; tail: F32 d[16]                         s = d
+ *     W4A8_G128     int8 a[16]; tail: F32 d[16]                   s = d a, a from -15 to 15
+ *     W4A8_ROW      none; tail: F32 d[16]                         s = d
  *
  * The last two are for rows of activations with one scale: sums stay integers to the end of the row.
  * There a code less 8, times its a, is a number of 8 bits, from -120 to 120.
@@ -68,8 +68,8 @@ enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
     X(iq4_xs, IQ4_XS, 4, 128, 32, 0, 256, 160)
 /* Those with a scale for a row in their tail; the others have none. */
 #define RF_EACH_ROW_FORMAT(X) \
-    X(w4_g128, W4_G128, 4, 8, 128, 0, 128, 16) \
-    X(w4_row,  W4_ROW,  4, 8, 64,  0, 64,  0)
+    X(w4a8_g128, W4A8_G128, 4, 8, 128, 0, 128, 16) \
+    X(w4a8_row,  W4A8_ROW,  4, 8, 64,  0, 64,  0)
 
 enum rf_format {
     RF_FORMAT_BF16, /* no panels: rows as the model's file has them */
@@ -79,7 +79,7 @@ enum rf_format {
 #undef RF_ROW
     RF_FORMAT_COUNT,
     RF_DEVICE_FORMAT_COUNT = RF_FORMAT_IQ4_NL,
-    RF_BLOCK_FORMAT_COUNT = RF_FORMAT_W4_G128 /* formats of RF_EACH_PANEL_FORMAT come before it */
+    RF_BLOCK_FORMAT_COUNT = RF_FORMAT_W4A8_G128 /* formats of RF_EACH_PANEL_FORMAT come before it */
 };
 
 struct rf_panel_layout {
@@ -113,7 +113,7 @@ static inline int rf_is_row_format(enum rf_format format)
 }
 
 enum {
-    RF_ROW_GROUP = 128,    /* values of k that share an a in W4_G128 */
+    RF_ROW_GROUP = 128,    /* values of k that share an a in W4A8_G128 */
     RF_ROW_MOST = 15,      /* the greatest |a|: 8 times it is below 128 */
     RF_ROW_MOST_K = 131072 /* the longest row whose sum surely is in 32 bits: 120 * 127 * k < 2^31.
                               Parts of a sum may leave them and return, as they are modulo 2^32 */

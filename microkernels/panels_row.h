@@ -1,22 +1,19 @@
-/* Formats with a scale for a row times 8-bit rows with one scale (kernels.h), for the tiers whose
- * vectors have LANES weight rows. A tier's file defines before it includes this file:
+/* Formats with a scale for a row times 8-bit rows with one scale (kernels.h), on vectors of LANES
+ * weight rows.
  *
- *     integers, LANES     a vector, and its lanes of 32 bits
- *     TILE_ROWS, TILE     the most rows of a tile; its vectors of weight rows: 2 panels, or 2
- *                         halves of one
- *     DECODED_ROWS        the same of a tile of codes that are decoded before, into the first-level
- *                         cache, which saves registers and operations beside more rows than
- *                         MOST_IN_REGISTERS; 0: never
- *     TILE_SUMS           the most sums of any tile
- *     EACH_TILE_ROWS      all numbers of rows of tiles
- *     EACH_FEW_ROWS       numbers of rows that are one tile, and its vectors of weight rows
- *     v_load, v_and, v_srl4, v_add, v_mul, v_set, v_zero   on integers; v_mul keeps the low 32 bits
- *     v_widen(bytes)      LANES signed bytes as integers
- *     v_begin, v_step, v_end   sums of products with the codes of 32 values of k: a part begins
- * with a sum, takes eight vectors of codes, and becomes the sum again row_finish          converts
- * a vector of sums and stores it
+ * The including file defines `integers`, a vector of LANES 32-bit lanes; v_load, v_store, v_and (with
+ * 15), v_srl4, v_add, v_mul (the low 32 bits), v_set and v_zero; v_widen, LANES signed bytes as
+ * integers; and row_finish, which converts a vector of sums and stores it. Products: v_begin makes
+ * a part of a sum, v_step adds four products to each lane, and after eight of them, 32 values of k,
+ * v_end makes it a sum again.
  *
- * A group of W4_G128 is summed with its codes as they are, from -8 times the sum of its q on. Then
+ * It also defines the shape of tiles. TILE vectors of weight rows (2 panels, or 2 halves of one)
+ * times up to TILE_ROWS rows decode their codes in registers; times up to DECODED_ROWS rows they
+ * read codes that were decoded before, into the first-level cache. Calls of more than
+ * MOST_IN_REGISTERS rows do the latter; DECODED_ROWS = 0: none. TILE_SUMS is the most sums of a tile,
+ * EACH_TILE_ROWS has all numbers of rows, EACH_FEW_ROWS those that are one tile and its vectors.
+ *
+ * A group of W4A8_G128 is summed with its codes as they are, from -8 times the sum of its q on. Then
  * this sum times the group's integer is added to the row's. So no product exceeds what the tier's
  * instructions sum: `vpmaddubsw` saturates beyond 32767, and eight pairs of codes up to 15 reach
  * 8 * 2 * 15 * 127 = 30480. */

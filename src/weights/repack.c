@@ -360,22 +360,22 @@ static inline void repack_units(const struct file_rows *rows, uint8_t *panel, bl
 
 /* X(type, format, function): the format that holds the type's values, and the function that repacks
  * a block. */
-#define EACH_TYPE(X)                        \
-    X(MXFP4, MXFP4, repack_mxfp4)           \
-    X(Q4_0, Q4_0, repack_q4_0)              \
-    X(Q4_1, Q4_1, repack_q4_1)              \
-    X(Q4_K, Q4_K, repack_q4_k)              \
-    X(Q6_K, Q6_K, repack_q6_k)              \
-    X(Q8_0, Q8_0, repack_q8_0)              \
-    X(IQ4_NL, IQ4_NL, repack_q4_0)          \
-    X(IQ4_XS, IQ4_XS, repack_iq4_xs)        \
-    X(Q5_0, Q8_0, repack_q5_0)              \
-    X(Q5_1, Q8_1, repack_q5_1)              \
-    X(W4A8, Q4_0, repack_w4a8)              \
-    X(W4A8_G128, W4_G128, repack_w4a8_g128) \
-    X(W4A8_ROW, W4_ROW, repack_w4a8_row)    \
-    X(Q2_K, Q8_K, repack_q2_k)              \
-    X(Q3_K, Q8_K, repack_q3_k)              \
+#define EACH_TYPE(X)                          \
+    X(MXFP4, MXFP4, repack_mxfp4)             \
+    X(Q4_0, Q4_0, repack_q4_0)                \
+    X(Q4_1, Q4_1, repack_q4_1)                \
+    X(Q4_K, Q4_K, repack_q4_k)                \
+    X(Q6_K, Q6_K, repack_q6_k)                \
+    X(Q8_0, Q8_0, repack_q8_0)                \
+    X(IQ4_NL, IQ4_NL, repack_q4_0)            \
+    X(IQ4_XS, IQ4_XS, repack_iq4_xs)          \
+    X(Q5_0, Q8_0, repack_q5_0)                \
+    X(Q5_1, Q8_1, repack_q5_1)                \
+    X(W4A8, Q4_0, repack_w4a8)                \
+    X(W4A8_G128, W4A8_G128, repack_w4a8_g128) \
+    X(W4A8_ROW, W4A8_ROW, repack_w4a8_row)    \
+    X(Q2_K, Q8_K, repack_q2_k)                \
+    X(Q3_K, Q8_K, repack_q3_k)                \
     X(Q5_K, Q8_K, repack_q5_k)
 
 /* The float types have no row: their format is 0, RF_FORMAT_BF16. */

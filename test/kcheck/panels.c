@@ -62,7 +62,7 @@ static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *sc
             scales[r] = hard ? hard_exponents[scales[r] % sizeof hard_exponents] : usual;
         }
         return;
-    case RF_FORMAT_W4_G128:
+    case RF_FORMAT_W4A8_G128:
         for (size_t r = 0; r < RF_PANEL_ROWS; r++)
             scales[r] = (uint8_t)(hard && scales[r] % 2 ? (r % 2 ? RF_ROW_MOST : -RF_ROW_MOST)
                                                         : scales[r] % 31 - RF_ROW_MOST);

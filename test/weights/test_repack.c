@@ -19,14 +19,15 @@ static const struct type {
     enum rf_dtype dtype;
     enum rf_format format;
     int halves[2]; /* where a block has its F16 numbers; -1: none */
-} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},       {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
-             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},       {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
-             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},       {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
-             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},      {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
-             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},        {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
-             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},     {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
-             {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}},   {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}},
-             {RF_W4A8_ROW, RF_FORMAT_W4_ROW, {0, -1}}, {RF_W4A8_G128, RF_FORMAT_W4_G128, {0, -1}}};
+} types[] = {
+    {RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},         {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
+    {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},         {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
+    {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},         {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
+    {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},        {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
+    {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},          {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
+    {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},       {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
+    {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}},     {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}},
+    {RF_W4A8_ROW, RF_FORMAT_W4A8_ROW, {0, -1}}, {RF_W4A8_G128, RF_FORMAT_W4A8_G128, {0, -1}}};
 
 /* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones
  * among them. */
@@ -82,11 +83,11 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
     case RF_FORMAT_IQ4_NL: return f16(scales, r) * iq4[code];
     case RF_FORMAT_IQ4_XS:
         return f16(scales + 128, r) * (float)(int8_t)scales[16 * (group / 2) + r] * iq4[code];
-    case RF_FORMAT_W4_G128:
-    case RF_FORMAT_W4_ROW: {
+    case RF_FORMAT_W4A8_G128:
+    case RF_FORMAT_W4A8_ROW: {
         float d;
         memcpy(&d, panel + rf_panel_tail_at(format, k) + r * sizeof d, sizeof d);
-        int a = format == RF_FORMAT_W4_G128 ? (int8_t)scales[r] : 1;
+        int a = format == RF_FORMAT_W4A8_G128 ? (int8_t)scales[r] : 1;
         return d * (float)(a * (code - 8));
     }
     case RF_FORMAT_Q8_0: return f16(scales, r) * (float)(code - 128);
