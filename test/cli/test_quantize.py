@@ -78,6 +78,7 @@ class Quantize(Case):
         self.fails(2, *out, "q4", *text, "--group", "128", says="--group")
         self.fails(2, *out, "w4a8", *text, "--rotate", "--no-rotate", says=["--rotate", "--no-rotate"])
         self.fails(2, *out, "w4a8", *text, "--group", "64", says=["128", "channel", "64"])
+        self.fails(2, *out, "w4a8i", says=["w4a8i", "--calibrate"])
         self.fails(2, *out, "mxfp4", *text, "--rule", "floor", says="--rule")
         self.assertEqual(os.listdir(self.folder), [])
 
@@ -94,6 +95,11 @@ class Quantize(Case):
         self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
         how = ["--type", "w4a8", "--calibrate", "text.txt", "--chunks", "4", "--threads", "1"]
         self.assertIn("W4A8", self.json("quantize", MODEL, "turned.gguf", *how)["stored_types"])
+        rows = ["--type", "w4a8i", *how[2:], "--group", "channel"]
+        self.assertIn("W4A8_ROW", self.json("quantize", MODEL, "rows.gguf", *rows)["stored_types"])
+        self.assertEqual(self.json("info", "rows.gguf").get("weights_note", ""), "")
+        self.ok("run", "rows.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
+        os.unlink(os.path.join(self.folder, "rows.gguf"))
         self.fails(1, "quantize", "turned.gguf", "turned.gguf", *how, says="another name")
         self.assertEqual(sorted(os.listdir(self.folder)), ["text.txt", "turned.gguf"])
         self.ok("run", "turned.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
