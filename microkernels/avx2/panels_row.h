@@ -9,15 +9,15 @@ typedef __m256i integers;
 enum { LANES = 8, TILE = 2, TILE_ROWS = 4, TILE_SUMS = 12, MOST_IN_REGISTERS = 24 };
 
 #ifdef RF_DPBUSD
-enum { DECODED_ROWS = 6 };
+enum { DECODED_ROWS = 6, FOR_TWO = 4 }; /* eight sums hide the latency */
 #else
-enum { DECODED_ROWS = 4 }; /* a sum has a register of 16-bit sums, too */
+enum { DECODED_ROWS = 4, FOR_TWO = 2 }; /* a sum has a register of 16-bit sums, too */
 #endif
 #define EACH_TILE_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#define EACH_FEW_ROWS(FORMAT) \
-    STREAM(1, 4, FORMAT)      \
-    STREAM(2, 2, FORMAT)      \
-    STREAM(3, 2, FORMAT)      \
+#define EACH_FEW_ROWS(FORMAT)  \
+    STREAM(1, 4, FORMAT)       \
+    STREAM(2, FOR_TWO, FORMAT) \
+    STREAM(3, 2, FORMAT)       \
     STREAM(4, 2, FORMAT)
 
 INLINE integers v_load(const void *at)
