@@ -95,14 +95,13 @@ class Quantize(Case):
         self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
         how = ["--type", "w4a8", "--calibrate", "text.txt", "--chunks", "4", "--threads", "1"]
         self.assertIn("W4A8", self.json("quantize", MODEL, "turned.gguf", *how)["stored_types"])
+        self.fails(1, "quantize", "turned.gguf", "turned.gguf", *how, says="another name")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["text.txt", "turned.gguf"])
+        self.ok("run", "turned.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
         rows = ["--type", "w4a8i", *how[2:], "--group", "channel"]
         self.assertIn("W4A8_ROW", self.json("quantize", MODEL, "rows.gguf", *rows)["stored_types"])
         self.assertEqual(self.json("info", "rows.gguf").get("weights_note", ""), "")
         self.ok("run", "rows.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
-        os.unlink(os.path.join(self.folder, "rows.gguf"))
-        self.fails(1, "quantize", "turned.gguf", "turned.gguf", *how, says="another name")
-        self.assertEqual(sorted(os.listdir(self.folder)), ["text.txt", "turned.gguf"])
-        self.ok("run", "turned.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
         self.ok("quantize", MODEL, "asked.gguf", *how, "--rotate")
         self.assertEqual(self.read("asked.gguf"), self.read("turned.gguf"))
         self.ok("quantize", MODEL, "plain.gguf", *how, "--no-rotate")
