@@ -217,11 +217,11 @@ static inline float *buffer_row(const struct cpu_buffer *buffer, size_t i)
 }
 
 /* 1 if rows of an operand can be written in parts: in A8 and A16 blocks of RF_BLOCK values are
- * independent. */
+ * independent; in A8_ROW the greatest value of all counts. */
 static inline int has_parts(const struct cpu_buffer *operand)
 {
     return !operand->forms[RF_OPERAND_BF16] && !operand->forms[RF_OPERAND_A16_SUPER] &&
-           !operand->forms[CPU_SPLIT];
+           !operand->forms[RF_OPERAND_A8_ROW] && !operand->forms[CPU_SPLIT];
 }
 
 /* The form that a matrix takes its operand in. */

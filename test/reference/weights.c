@@ -38,7 +38,9 @@ static struct reference_matrix load_matrix(struct reference_weights *w,
         return (struct reference_matrix){load_values(w, source, name, 0), NULL};
     if (rounding == REFERENCE_STORED && quantised)
         return (struct reference_matrix){load_values(w, source, name, 0),
-                                         reference_round_row_8_bits};
+                                         rf_is_row_dtype(tensor->dtype)
+                                             ? reference_round_whole_row_8_bits
+                                             : reference_round_row_8_bits};
     return (struct reference_matrix){load_values(w, source, name, 1), reference_round_row_bf16};
 }
 

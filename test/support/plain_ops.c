@@ -50,13 +50,13 @@ static void norm(const struct plain_view *view, const struct rf_op *op, float *y
     for (size_t j = 0; op->bias[0] && j < n; j++) y[j] += op->bias[0]->values[j];
 }
 
-/* Each 32 values to the nearest of 255 steps between minus and plus their largest. */
-static void round_to_8_bits(float *out, const float *x, size_t n)
+/* Each `group` values to the nearest of 255 steps between minus and plus their largest. */
+static void round_to_8_bits(float *out, const float *x, size_t n, size_t group)
 {
-    for (size_t first = 0; first < n; first += 32) {
+    for (size_t first = 0; first < n; first += group) {
         float largest = 0;
-        for (size_t j = first; j < first + 32; j++) largest = fmaxf(largest, fabsf(x[j]));
-        for (size_t j = first; j < first + 32; j++)
+        for (size_t j = first; j < first + group; j++) largest = fmaxf(largest, fabsf(x[j]));
+        for (size_t j = first; j < first + group; j++)
             out[j] = largest > 0 ? rintf(x[j] * (127.0f / largest)) * (largest / 127.0f) : 0;
     }
 }
@@ -64,8 +64,10 @@ static void round_to_8_bits(float *out, const float *x, size_t n)
 static void round_operand(const struct plain_view *view, const struct rf_weight *weight,
                           const float *x)
 {
-    if (weight->is_quantised && view->base.shape.precision == RF_PRECISION_FORMAT)
-        round_to_8_bits(view->rounded, x, weight->columns);
+    if (weight->has_whole_rows)
+        round_to_8_bits(view->rounded, x, weight->columns, weight->columns);
+    else if (weight->is_quantised && view->base.shape.precision == RF_PRECISION_FORMAT)
+        round_to_8_bits(view->rounded, x, weight->columns, 32);
     else
         for (size_t j = 0; j < weight->columns; j++)
             view->rounded[j] = weight->is_split ? x[j] : round_bf16(x[j]);

@@ -47,6 +47,7 @@ static int load_tensor(struct rf_backend *backend, const struct rf_weight_plan *
     weight->rows = plan->n_experts * plan->rows;
     weight->is_split = plan->is_split;
     weight->is_quantised = plan->is_matrix && plan->format != RF_FORMAT_BF16;
+    weight->has_whole_rows = rf_is_row_format(plan->format);
     float *values = rf_malloc(backend->allocator, n, 3 * sizeof *values, "weights", error);
     if (!values) return RF_ERR_MEMORY;
     read_values(plan, values, (uint8_t *)(values + n));

@@ -42,10 +42,11 @@ struct scales {
 };
 
 static const struct scales scales_of[RF_DTYPE_LIMIT] = {
-    [RF_Q4_0] = {0, -1, 0},     [RF_Q4_1] = {0, 2, -7.5f}, [RF_Q5_0] = {0, -1, 0},
-    [RF_Q5_1] = {0, 2, -15.5f}, [RF_Q8_0] = {0, -1, 0},    [RF_Q2_K] = {80, 82, 1.5f},
-    [RF_Q3_K] = {108, -1, 0},   [RF_Q4_K] = {0, 2, 7.5f},  [RF_Q5_K] = {0, 2, 15.5f},
-    [RF_Q6_K] = {208, -1, 0},   [RF_MXFP4] = {-1, -1, 0},  [RF_W4A8] = {0, -1, 0},
+    [RF_Q4_0] = {0, -1, 0},      [RF_Q4_1] = {0, 2, -7.5f},  [RF_Q5_0] = {0, -1, 0},
+    [RF_Q5_1] = {0, 2, -15.5f},  [RF_Q8_0] = {0, -1, 0},     [RF_Q2_K] = {80, 82, 1.5f},
+    [RF_Q3_K] = {108, -1, 0},    [RF_Q4_K] = {0, 2, 7.5f},   [RF_Q5_K] = {0, 2, 15.5f},
+    [RF_Q6_K] = {208, -1, 0},    [RF_MXFP4] = {-1, -1, 0},   [RF_W4A8] = {0, -1, 0},
+    [RF_W4A8_G128] = {0, -1, 0}, [RF_W4A8_ROW] = {0, -1, 0},
 };
 
 /* Sets the scales of random blocks to about `scale`. */
@@ -54,7 +55,9 @@ static void set_scales(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, 
 {
     const struct scales *at = &scales_of[dtype];
     for (size_t i = 0; i < bytes; i += rf_dtype_info(dtype)->block_bytes) {
-        float own = scale * (1 + 0.5f * next_random(s));
+        /* Types with a scale for a row have the same one in all rows, which is one for each. */
+        float own = scale * (rf_is_row_dtype(dtype) ? 1 : 1 + 0.5f * next_random(s));
+        if (dtype == RF_W4A8_G128) data[i + 2] = (uint8_t)(int8_t)(data[i + 2] % 2 ? 15 : -9);
         if (dtype == RF_MXFP4) data[i] = (uint8_t)(127 + ilogbf(own));
         if (at->scale >= 0) put_f16(data + i + at->scale, own);
         if (at->second >= 0) put_f16(data + i + at->second, own * at->ratio);
