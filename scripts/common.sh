@@ -45,8 +45,11 @@ instrumented=(-DCMAKE_BUILD_TYPE=None -DRIFFLE_ASSERTS=ON -DCMAKE_C_COMPILER=cla
 for language in C CXX; do instrumented+=("-DCMAKE_${language}_FLAGS=-O1 -gline-tables-only"); done
 for kind in EXE SHARED; do instrumented+=("-DCMAKE_${kind}_LINKER_FLAGS=-fuse-ld=lld"); done
 
-# AddressSanitizer and UndefinedBehaviorSanitizer: the tests and, with libFuzzer, the fuzz targets, or only the `targets`.
-build_asan() { build build/check/asan "${instrumented[@]}" -DRIFFLE_SANITIZE=address,undefined -DRIFFLE_FUZZ=ON; }
+# build_asan [CMAKE-ARGUMENT...]: AddressSanitizer and UndefinedBehaviorSanitizer: the tests and, with libFuzzer, the fuzz
+# targets, or only the `targets`.
+build_asan() {
+    build build/check/asan "${instrumented[@]}" -DRIFFLE_SANITIZE=address,undefined -DRIFFLE_FUZZ=ON "$@"
+}
 
 # pack_tar FOLDER FILE: a .tar.gz of the folder with the same bytes for the same files
 pack_tar() {

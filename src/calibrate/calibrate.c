@@ -575,6 +575,7 @@ static int check_out(const char *in, const char *out, struct rf_error *error)
 static int check_model(const struct rf_source *source, struct rf_error *error)
 {
     const char *why = source->params.n_expert       ? "models with experts"
+                      : source->params.latent       ? "models with latent attention"
                       : source->params.fused        ? "models with fused matrices"
                       : source->params.is_mamba     ? "models with Mamba-2"
                       : source->params.delta_values ? "models with the delta rule"

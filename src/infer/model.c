@@ -52,7 +52,7 @@ static void want_layer(struct plan_list *list, int32_t layer, struct rf_layer *w
  * badly. */
 static int has_choice(enum rf_weight_role role)
 {
-    return role == RF_WEIGHT_MATRIX || role == RF_WEIGHT_EXPERTS;
+    return role == RF_WEIGHT_MATRIX || role == RF_WEIGHT_EXPERTS || role == RF_WEIGHT_HEADS;
 }
 
 /* Plans the tensors from `first` on in `form`, but for routers. */

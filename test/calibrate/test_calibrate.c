@@ -424,6 +424,9 @@ static void refused(void)
     CHECK_FAILS(riffle_quantize("stories260K-delta.gguf", output, "q4", &options),
                 RIFFLE_ERR_UNSUPPORTED);
     CHECK(strstr(riffle_last_error(), "delta rule") != NULL);
+    CHECK_FAILS(riffle_quantize("stories260K-latent.gguf", output, "q4", &options),
+                RIFFLE_ERR_UNSUPPORTED);
+    CHECK(strstr(riffle_last_error(), "latent attention") != NULL);
     options.high_share = -2;
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
     options.high_share = 101;

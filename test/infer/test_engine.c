@@ -574,6 +574,25 @@ static void check_mamba(void)
     check_synthetic("Mamba-2 in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
 }
 
+/* Latent attention, with and without a latent of queries. */
+static void check_latents(void)
+{
+    static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1},
+                               bf16 = RF_BF16;
+    struct rf_params params = synthetic_qwen2();
+    synthetic_latent(&params, 0);
+    check_synthetic("latent attention", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    synthetic_latent(&params, 28);
+    check_synthetic("latent attention, latent queries", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    synthetic_latent(&params, 64);
+    params.n_embd = 96;
+    params.n_ff = 160;
+    params.n_head = 4;
+    params.latent = params.head_nope = params.head_value = 32;
+    params.head_dim = 40;
+    check_synthetic("latent attention in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
+}
+
 int main(void)
 {
     struct rf_error error = {.text = ""};
@@ -607,6 +626,7 @@ int main(void)
     check_convolutions();
     check_deltas();
     check_mamba();
+    check_latents();
 
     static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
     struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */
