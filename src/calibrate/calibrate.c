@@ -431,7 +431,7 @@ static int inputs_new(struct calibration *c)
 {
     const struct rf_params *params = &c->source->params;
     const int64_t widths[RF_LAYER_INPUTS] = {[RF_INPUT_QKV] = params->n_embd,
-                                             [RF_INPUT_O] = rf_n_q(params),
+                                             [RF_INPUT_O] = rf_n_q(params, 0),
                                              [RF_INPUT_FFN] = params->n_embd,
                                              [RF_INPUT_DOWN] = params->n_ff};
     size_t n_rows = (size_t)c->rows.ne[1];

@@ -18,7 +18,8 @@ enum rf_arch_keys {
     RF_KEYS_LOGITS = 256,      /* a factor of logits; as part of RF_KEYS_SCALES it is a divisor */
     RF_KEYS_TEMPERATURE = 512, /* growth of queries with the position, and YaRN's mscale_all_dim */
     RF_KEYS_DELTA = 1024,      /* layers with the delta rule, and its sizes */
-    RF_KEYS_MAMBA = 2048       /* layers with Mamba-2, and its sizes */
+    RF_KEYS_MAMBA = 2048,      /* layers with Mamba-2, and its sizes */
+    RF_KEYS_LAYERS = 4096      /* sizes that differ between layers, and a cap of logits */
 };
 
 struct rf_arch_row {

@@ -61,6 +61,11 @@ int rf_hf_is_head(const struct rf_hf *hf);
 /* Reads the parameters from hf->text, with the class's defaults. */
 void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class);
 
+/* Gemma 4's sizes that differ between layers; and where they are, once layers with a window are
+ * known (hf_layers.c). */
+void rf_hf_read_layer_sizes(struct rf_hf *hf);
+void rf_hf_check_layer_sizes(struct rf_hf *hf);
+
 /* Reads which layers have Mamba-2, and the sizes of these and of experts (hf_mamba.c). */
 void rf_hf_read_mamba(struct rf_hf *hf, const struct rf_hf_class *class);
 

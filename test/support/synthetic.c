@@ -268,7 +268,7 @@ static void add_attention(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
     int32_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
-    add_linear(s, layer, "attn_q", p->n_embd, (int32_t)rf_n_q_rows(p), p->qkv_bias);
+    add_linear(s, layer, "attn_q", p->n_embd, (int32_t)rf_n_q_rows(p, 0), p->qkv_bias);
     add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
     add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
     add_linear(s, layer, "attn_output", n_q, p->n_embd, p->o_bias);
