@@ -213,6 +213,8 @@ def make_model(name, kind, changes):
             tensor.data = noise / 4 + 1
         elif "norm" in name:
             tensor.data = noise / 4 + (0 if adds_one(kind, name) else 1)
+            if kind == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
+                tensor.data /= 2 # scores have no other factor, and sharp ones would amplify roundings
         elif "embed" in name or "lm_head" in name:
             tensor.data = noise / 2
         elif tensor.dim() == 2:
