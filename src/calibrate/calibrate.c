@@ -581,7 +581,8 @@ static int check_model(const struct rf_source *source, struct rf_error *error)
                       : source->params.conv_rows    ? "models with convolutions"
                       : source->params.parallel ? "models whose feed-forward is beside attention"
                       : source->params.no_gate  ? "models whose feed-forward has no gate"
-                                                : NULL;
+                      : rf_has_layer_sizes(&source->params) ? "models whose layers differ in size"
+                                                            : NULL;
     return why ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "%s: %s cannot be calibrated yet; quantise without a text", source->name,
                          why)
