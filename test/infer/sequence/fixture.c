@@ -82,7 +82,7 @@ static struct rf_params sized_params(void)
     params.layer_flags = flags;
     params.window = 300;
     params.head_dim = params.rope_dim = 16;
-    params.n_head_kv = 1;
+    params.n_head_kv = 4;
     params.window_head_dim = params.window_rope_dim = 8;
     params.window_n_head_kv = 2;
     params.rope_local = params.rope;
