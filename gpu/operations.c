@@ -432,7 +432,9 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     case RF_OP_SIGMOID_GATE:
     case RF_OP_RELU2:
     case RF_OP_LAYER_INPUTS:
-    case RF_OP_SCALE: break; /* gpu_can_compute refuses them */
+    case RF_OP_SCALE:
+    case RF_OP_SPLIT_HEADS:
+    case RF_OP_HEAD_LINEAR: break; /* gpu_can_compute refuses them */
     case RF_OP_SILU_GATE:
     case RF_OP_GELU_GATE:
     case RF_OP_GELU: return launch_gate(view, launch, op, n);

@@ -375,6 +375,9 @@ int gpu_can_compute(const struct rf_params *params, struct rf_error *error)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "CUDA devices do not compute layers of different sizes (%s)",
                        params->arch_name);
+    if (params->latent)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices do not compute latent attention (%s)", params->arch_name);
     return params->expert_sigmoid
                ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "CUDA devices do not compute experts with sigmoids as shares (%s)",

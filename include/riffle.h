@@ -517,22 +517,23 @@ typedef struct riffle_quantize_options {
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* NULL: the system's */
-    /* For "mxfp4", "q4" and "w4a8", which needs it: UTF-8 text on which the new weights are made to
-     * differ least in what the model computes, in windows of 512 tokens. NULL: weights are rounded
-     * one by one. */
+    /* For "mxfp4", "q4", "w4a8" and "w4a8i", of which the last two need it: UTF-8 text on which the
+     * new weights are made to differ least in what the model computes, in windows of 512 tokens.
+     * NULL: weights are rounded one by one. */
     const char *calibration;
     uint64_t calibration_bytes;
     int32_t calibration_windows; /* windows to use, spread over the text; 0: 128, or all */
-    /* Values of a row that share a scale in "w4a8", a multiple of 64. 0: 128. -1: the whole row. */
+    /* Values of a row that share a scale in "w4a8", a multiple of 64, or "w4a8i", 128. 0: 128. -1:
+     * the whole row. */
     int32_t group;
     /* 1: the rows between layers and the values of heads are rotated first, by rotations folded
      * into the matrices, so that these round better. The output head becomes a tensor of its own.
-     * -1: no rotation. 0: rotation for "w4a8", if the model allows it and no matrix has four bits
-     * already; else the progress says that there is none. */
+     * -1: no rotation. 0: rotation for "w4a8" and "w4a8i", if the model allows it and no matrix has
+     * four bits already; else the progress says that there is none. */
     int32_t rotate;
     /* Calibration only: the matrices whose rounding matters most for their bytes become Q6_K, or
      * Q8_0 if the row length is no multiple of 256. Together they add this percentage of what all
-     * matrices would add. 0: 25 for "q4" and "w4a8", else none. -1: none. */
+     * matrices would add. 0: 25 for "q4", "w4a8" and "w4a8i", else none. -1: none. */
     int32_t high_share;
     uint64_t reserved[4];
 } riffle_quantize_options;
@@ -540,11 +541,11 @@ typedef struct riffle_quantize_options {
 RIFFLE_API void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size);
 
 /* Writes the GGUF model `in` to `out` with its matrices in another type: "mxfp4", "q4" (Q4_K, or
- * Q4_1 if the row length is no multiple of 256), "q4_0", "w4a8", "q6" (Q6_K, or Q8_0), "q8_0" or
- * "bf16". A matrix keeps its type if that has no more bits, or if its row length is no multiple of
- * the new type's block. Norms and biases keep their type. So do embeddings that are not also the
- * output head; float ones become BF16. `out` is only replaced by a complete file. `options` may be
- * NULL.
+ * Q4_1 if the row length is no multiple of 256), "q4_0", "w4a8", "w4a8i", "q6" (Q6_K, or Q8_0),
+ * "q8_0" or "bf16". A matrix keeps its type if that has no more bits, or if its row length is no
+ * multiple of the new type's block. Norms and biases keep their type. So do embeddings that are not
+ * also the output head; float ones become BF16. `out` is only replaced by a complete file.
+ * `options` may be NULL.
  *
  * Calibrating needs OpenBLAS, else RIFFLE_ERR_UNSUPPORTED. `progress` then counts windows that have
  * passed through a layer. Finished layers are in "OUT.calibration" until `out` is complete: after

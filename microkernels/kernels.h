@@ -44,12 +44,15 @@ enum rf_operand {
     RF_OPERAND_A8,        /* struct rf_a8 [n][rf_a8_stride(k)] */
     RF_OPERAND_A16,       /* struct rf_a16 [n][rf_a16_stride(k)] */
     RF_OPERAND_A16_SUPER, /* struct rf_a16_super [n][rf_a16_supers(k)] */
+    RF_OPERAND_A8_ROW,    /* struct rf_a8_row, rf_a8_row_bytes(k) apart */
     RF_OPERAND_COUNT
 };
 
 static inline enum rf_operand rf_operand_of(enum rf_format format)
 {
-    return format == RF_FORMAT_BF16 ? RF_OPERAND_BF16 : RF_OPERAND_A8;
+    return format == RF_FORMAT_BF16   ? RF_OPERAND_BF16
+           : rf_is_row_format(format) ? RF_OPERAND_A8_ROW
+                                      : RF_OPERAND_A8;
 }
 
 /* Packs the values [first, first + n) of a row of k values. In A8 and A16 any part of a row, in
@@ -184,10 +187,13 @@ struct rf_kernels {
      * offset) q:
      *
      *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
-     *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
+     *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc).
+     *
+     * Formats with a scale for a row: acc = (i * d_x) * d, with the exact integer i = sum a (c - 8)
+     * q over all of k (a = 1 in W4A8_ROW), converted once. k is RF_ROW_MOST_K at most. */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
     /* Panels times 16-bit rows (the verifying half of QSpec) of the form operand_a16[format]. NULL
-     * for BF16.
+     * for BF16. Formats with a scale for a row take 8-bit rows here, too: they are made for them.
      *
      * A16: the same bits on every tier. For each result and group of k in order, with i as above:
      *

@@ -23,7 +23,7 @@
 enum {
     RF_KV_GROUP = 128,   /* positions with common scales */
     RF_KV_SPAN = 4,      /* groups of one call of attention; calls start at its multiples */
-    RF_KV_MOST_DIM = 512 /* padded head_dim: sums of products stay below 2^31 */
+    RF_KV_MOST_DIM = 576 /* padded head_dim: sums of products stay below 2^31 */
 };
 
 /* Bytes of the nibbles of K, or of V; dim is padded to a multiple of 16. */

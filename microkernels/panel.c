@@ -12,6 +12,7 @@ size_t rf_panel_bytes(enum rf_format format, size_t k)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     assert(format != RF_FORMAT_BF16 && k % layout->unit == 0);
-    size_t bytes = k / RF_BLOCK * layout->block_bytes + k / layout->unit * layout->scale_bytes;
+    size_t bytes = rf_panel_tail_at(format, k);
+    if (rf_is_row_format(format)) bytes += RF_PANEL_ROWS * sizeof(float);
     return (bytes + 63) & ~(size_t)63;
 }

@@ -5,7 +5,7 @@
  * Weights lie in panels of 16 rows. A panel holds all codes of its rows, then all of their scales,
  * each in the order of k:
  *
- *     panel = [k/32 blocks of codes][k/unit groups of scales][padding to 64 bytes]
+ *     panel = [k/32 blocks of codes][k/unit groups of scales][tail][padding to 64 bytes]
  *
  * A block of codes covers 32 values of k of the 16 rows r. It consists of vectors of 64 bytes, in
  * which a 32-bit lane is a row and holds what one dot-product instruction sums:
@@ -30,6 +30,11 @@
  *     IQ4_XS      int8 a[8 groups][16], F16 d[16]               s = d a
  *     Q8_K        int8 a[16 groups][16], m[16 groups][16], F16 d[16], n[16]
  *                                                               s = d a, b = n m
+ *     W4A8_G128     int8 a[16]; tail: F32 d[16]                   s = d a, a from -15 to 15
+ *     W4A8_ROW      none; tail: F32 d[16]                         s = d
+ *
+ * The last two are for rows of activations with one scale: sums stay integers to the end of the row.
+ * There a code less 8, times its a, is a number of 8 bits, from -120 to 120.
  *
  * Codes of Q8_1 and Q8_K are below 64: both formats hold types of fewer bits.
  * Some codes of 4 bits are indices into a table of codes (rf_panel_table). MXFP4's entries are
@@ -61,21 +66,27 @@ enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
     RF_EACH_DEVICE_PANEL_FORMAT(X) \
     X(iq4_nl, IQ4_NL, 4, 128, 32, 0, 32,  32) \
     X(iq4_xs, IQ4_XS, 4, 128, 32, 0, 256, 160)
+/* Those with a scale for a row in their tail; the others have none. */
+#define RF_EACH_ROW_FORMAT(X) \
+    X(w4a8_g128, W4A8_G128, 4, 8, 128, 0, 128, 16) \
+    X(w4a8_row,  W4A8_ROW,  4, 8, 64,  0, 64,  0)
 
 enum rf_format {
     RF_FORMAT_BF16, /* no panels: rows as the model's file has them */
 #define RF_ROW(name, FORMAT, ...) RF_FORMAT_##FORMAT,
     RF_EACH_PANEL_FORMAT(RF_ROW)
+    RF_EACH_ROW_FORMAT(RF_ROW)
 #undef RF_ROW
     RF_FORMAT_COUNT,
-    RF_DEVICE_FORMAT_COUNT = RF_FORMAT_IQ4_NL
+    RF_DEVICE_FORMAT_COUNT = RF_FORMAT_IQ4_NL,
+    RF_BLOCK_FORMAT_COUNT = RF_FORMAT_W4A8_G128 /* formats of RF_EACH_PANEL_FORMAT come before it */
 };
 
 struct rf_panel_layout {
     const char *name;   /* "Q4_K" */
     int bits;           /* bits of a code */
     int offset;         /* subtracted from a code */
-    size_t group;       /* values of k that share a scale: 32 or 16 */
+    size_t group;       /* values of k that share a scale */
     int has_min;        /* there is a b */
     size_t unit;        /* values of k whose scales lie together; k is a multiple */
     size_t scale_bytes; /* bytes of a unit's scales */
@@ -88,11 +99,33 @@ static inline const struct rf_panel_layout *rf_panel_layout(enum rf_format forma
 #define RF_ROW(name, FORMAT, bits, offset, group, has_min, unit, scale_bytes) \
     {#FORMAT, bits, offset, group, has_min, unit, scale_bytes, bits * RF_BLOCK * RF_PANEL_ROWS / 8},
     static const struct rf_panel_layout layouts[] = {{.name = "BF16"},
-                                                     RF_EACH_PANEL_FORMAT(RF_ROW)};
+                                                     RF_EACH_PANEL_FORMAT(RF_ROW)
+                                                     RF_EACH_ROW_FORMAT(RF_ROW)};
 #undef RF_ROW
     return &layouts[format];
 }
 /* clang-format on */
+
+/* 1 for a format with one scale for a row: it is multiplied by rows of struct rf_a8_row. */
+static inline int rf_is_row_format(enum rf_format format)
+{
+    return format >= RF_BLOCK_FORMAT_COUNT;
+}
+
+enum {
+    RF_ROW_GROUP = 128,    /* values of k that share an a in W4A8_G128 */
+    RF_ROW_MOST = 15,      /* the greatest |a|: 8 times it is below 128 */
+    RF_ROW_MOST_K = 131072 /* the longest row whose sum surely is in 32 bits: 120 * 127 * k < 2^31.
+                              Parts of a sum may leave them and return, as they are modulo 2^32 */
+};
+_Static_assert(8ll * RF_ROW_MOST * 127 * RF_ROW_MOST_K <= INT32_MAX, "sums are in 32 bits");
+
+/* Where the tail begins. */
+static inline size_t rf_panel_tail_at(enum rf_format format, size_t k)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    return k / RF_BLOCK * layout->block_bytes + k / layout->unit * layout->scale_bytes;
+}
 
 /* From the start of one panel to the next, rounded up to a multiple of 64. */
 size_t rf_panel_bytes(enum rf_format format, size_t k);
@@ -156,6 +189,37 @@ static inline int32_t rf_a8_start(const struct rf_a8 *block, int offset, int hal
     case 128: return block->m128;
     default: return 0;
     }
+}
+
+/* A row of activations in 8 bits with one scale, d = max|x| / 127, and q as in struct rf_a8: this
+ * head, then int32 m8[k / 128, rounded up], each -8 * the sum of 128 q, then q[k]; each part is
+ * padded to 64 bytes. */
+struct rf_a8_row {
+    float d;
+    int32_t m8; /* the sum of all m8 */
+    int32_t unused[14];
+};
+
+static inline size_t rf_a8_row_sums_bytes(size_t k)
+{
+    return ((k + RF_ROW_GROUP - 1) / RF_ROW_GROUP * sizeof(int32_t) + 63) & ~(size_t)63;
+}
+
+static inline int32_t *rf_a8_row_sums(const struct rf_a8_row *row)
+{
+    return (int32_t *)(void *)(row + 1);
+}
+
+static inline int8_t *rf_a8_row_codes(const struct rf_a8_row *row, size_t k)
+{
+    return (int8_t *)(void *)(row + 1) + rf_a8_row_sums_bytes(k);
+}
+
+/* Bytes from row to row: an odd number of lines. */
+static inline size_t rf_a8_row_bytes(size_t k)
+{
+    size_t bytes = sizeof(struct rf_a8_row) + rf_a8_row_sums_bytes(k) + ((k + 63) & ~(size_t)63);
+    return bytes | 64;
 }
 
 /* 32 values of one row of activations in 16 bits: integers of 15 bits whose unit is a power of two

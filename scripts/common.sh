@@ -3,6 +3,9 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
+# The time that archives state: the commit's, so that the same commit gives the same bytes.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+
 say() { printf '%s\n' "$*" >&2; }
 die() {
     say "$(basename "$0"): $*"
@@ -42,5 +45,14 @@ instrumented=(-DCMAKE_BUILD_TYPE=None -DRIFFLE_ASSERTS=ON -DCMAKE_C_COMPILER=cla
 for language in C CXX; do instrumented+=("-DCMAKE_${language}_FLAGS=-O1 -gline-tables-only"); done
 for kind in EXE SHARED; do instrumented+=("-DCMAKE_${kind}_LINKER_FLAGS=-fuse-ld=lld"); done
 
-# AddressSanitizer and UndefinedBehaviorSanitizer: the tests and, with libFuzzer, the fuzz targets, or only the `targets`.
-build_asan() { build build/check/asan "${instrumented[@]}" -DRIFFLE_SANITIZE=address,undefined -DRIFFLE_FUZZ=ON; }
+# build_asan [CMAKE-ARGUMENT...]: AddressSanitizer and UndefinedBehaviorSanitizer: the tests and, with libFuzzer, the fuzz
+# targets, or only the `targets`.
+build_asan() {
+    build build/check/asan "${instrumented[@]}" -DRIFFLE_SANITIZE=address,undefined -DRIFFLE_FUZZ=ON "$@"
+}
+
+# pack_tar FOLDER FILE: a .tar.gz of the folder with the same bytes for the same files
+pack_tar() {
+    tar -C "$(dirname "$1")" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+        --mode=u+rw,go+r,go-w,a+X -cf - "$(basename "$1")" | gzip -9n >"$2"
+}

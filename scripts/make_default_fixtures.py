@@ -21,12 +21,14 @@ CLASSES = {
     "smollm3": "SmolLM3", "phi3": "Phi3", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gemma3": "Gemma3",
     "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "seed_oss": "SeedOss", "glm4": "Glm4", "exaone4": "Exaone4",
     "cohere2": "Cohere2", "starcoder2": "Starcoder2", "ministral3": "Ministral3", "mistral3": "Mistral3",
-    "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5"}
+    "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5", "deepseek_v2": "DeepseekV2", "deepseek_v3": "DeepseekV3",
+    "glm4_moe_lite": "Glm4MoeLite"}
 GEMMA3 = {"gemma3_text", "gemma3"}
 TWO_ROTATIONS = GEMMA3 | {"olmo3"}
 BY_WINDOW = {"olmo3", "exaone4", "cohere2"}
 VISION = {"gemma3", "mistral3", "qwen3_5"}
 DELTA = {"qwen3_5_text", "qwen3_5"}
+LATENT = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite"}
 EPSILONS = {"lfm2": "norm_eps", "lfm2_moe": "norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon"}
 EIGHT = {"num_hidden_layers": 8}
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
@@ -105,6 +107,24 @@ TWO = {
                     "rope_scaling": {"rope_type": "linear", "factor": 8.0},
                     "rope_parameters": {FULL: {"rope_type": "default"}, SLIDING: {"rope_type": "default"}}},
     "null": {"rope_parameters": {FULL: None, SLIDING: None}},
+}
+SMALL_LATENT = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "kv_lora_rank": 48,
+                "qk_rope_head_dim": 16, "num_experts_per_tok": 3, "first_k_dense_replace": 1}
+LATENTS = {
+    "silent": {},
+    "numbers": {"rms_norm_eps": 3e-5, "intermediate_size": 96, "moe_intermediate_size": 40, "n_routed_experts": 24,
+                "n_shared_experts": 3, "q_lora_rank": 24, "qk_nope_head_dim": 20, "v_head_dim": 28},
+    "no q_lora_rank": {"q_lora_rank": None},
+    "no experts": {"first_k_dense_replace": 2},
+    "experts": {"routed_scaling_factor": 1.5, "norm_topk_prob": False, "n_group": 1, "topk_group": 1},
+    "groups": {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "n_routed_experts": 16},
+    "groups without a method": {"n_group": 4, "topk_group": 2, "n_routed_experts": 16},
+    "tied": {"tie_word_embeddings": True},
+    "linear": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "yarn": {"rope_scaling": YARN},
+    "yarn, mscales": {"rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 0.5}},
+    "yarn, mscale_all_dim": {"rope_scaling": YARN | {"mscale_all_dim": 0.7}},
+    "yarn, equal mscales": {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.7, "rope_theta": 3e4}},
 }
 SPECIAL = {
     "gemma3_text": TWO,
@@ -204,7 +224,7 @@ def letter_of(kind, layer, window):
 
 
 def window_of(config, kind, layer):
-    if kind.startswith("lfm2") or kind in DELTA:
+    if kind.startswith("lfm2") or kind in DELTA | LATENT:
         return 0
     if kind in {"mistral", "mixtral", "qwen3_moe", "phi3", "starcoder2", "ministral3", "mistral3"}:
         return config.sliding_window or 0
@@ -241,7 +261,8 @@ def numbers_of(kind, fields):
     windows = [window_of(config, kind, layer) for layer in model.layers]
     made = {
         "n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
-        "n_head_kv": config.num_key_value_heads or config.num_attention_heads, "head_dim": first.head_dim,
+        "n_head_kv": 1 if kind in LATENT else config.num_key_value_heads or config.num_attention_heads,
+        "head_dim": config.kv_lora_rank + config.qk_rope_head_dim if kind in LATENT else first.head_dim,
         "n_ff": moe.w1.out_features if kind == "lfm2" else config.intermediate_size, "n_ctx": longest(config), "rms_eps": getattr(config, EPSILONS.get(kind, "rms_norm_eps")),
         "is_tied": bool(whole.tie_word_embeddings), "qkv_bias": has(first, "q_proj"), "o_bias": has(first, "o_proj"),
         "ffn_bias": has(getattr(model.layers[0], "mlp", None), "c_fc" if kind == "starcoder2" else "gate_proj"), "attention_scale": first.scaling,
@@ -270,11 +291,21 @@ def numbers_of(kind, fields):
         made |= {"conv_rows": conv.conv.kernel_size[0], "conv_bias": has(conv, "in_proj")}
     if hasattr(moe, "experts"):
         gate = getattr(moe, "gate", None) or moe.router
+        shared = config.n_shared_experts * config.moe_intermediate_size if kind in LATENT else \
+            config.shared_expert_intermediate_size if kind == "qwen2_moe" else 0
         made |= {"n_expert": getattr(config, "num_local_experts", None) or config.num_experts,
-                 "n_expert_used": config.num_experts_per_tok, "expert_norm": int(getattr(gate, "norm_topk_prob", True)),
-                 "n_ff_expert": config.moe_intermediate_size if "qwen" in kind or "lfm2" in kind else config.intermediate_size,
-                 "n_ff_shared": config.shared_expert_intermediate_size if kind == "qwen2_moe" else 0,
+                 "n_expert_used": config.num_experts_per_tok, "expert_norm": int(getattr(gate, "norm_topk_prob", kind != "deepseek_v2")),
+                 "n_ff_expert": config.moe_intermediate_size if "qwen" in kind or "lfm2" in kind or kind in LATENT else config.intermediate_size,
+                 "n_ff_shared": shared,
                  "gate_limit": getattr(config, "swiglu_limit", 0), "gate_alpha": getattr(config, "swiglu_alpha", 0)}
+    if kind in LATENT:
+        has_experts = hasattr(moe, "experts")
+        grouped = has_experts and (kind != "deepseek_v2" or config.topk_method == "group_limited_greedy")
+        made |= {"latent": config.kv_lora_rank, "latent_q": config.q_lora_rank or 0, "head_nope": config.qk_nope_head_dim,
+                 "head_value": config.v_head_dim, "latent_eps": first.kv_a_layernorm.variance_epsilon,
+                 "expert_scale": moe.gate.routed_scaling_factor if has_experts else 0, "shared_whole": int(has_experts),
+                 "expert_groups": config.n_group if grouped and config.n_group > 1 else 0,
+                 "expert_groups_used": config.topk_group if grouped and config.n_group > 1 else 0}
     return made
 
 
@@ -287,6 +318,12 @@ def main():
             common = COMMON
             if kind in VISION:  # the text model's values are in another place
                 common, special = {n: COMMON[n] for n in ("silent", "not tied", "linear")}, {}
+            if kind in LATENT:
+                common, special = {n: SMALL_LATENT | fields for n, fields in LATENTS.items()}, {}
+                if kind == "deepseek_v2":
+                    common["all silent"] = {"num_experts_per_tok": 6}
+                else:
+                    common["all silent"] = {}
             if kind == "mistral3":
                 special = {f"{n}, {t}": COMMON[n] | {"model_type": t} for t in ("mistral", "ministral3")
                            for n in ("silent", "numbers", "no window")}

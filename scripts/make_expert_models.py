@@ -25,6 +25,8 @@ N_VOCAB, N_TOKENS, N_GREEDY, EOS = 272, 64, 12, 256
 LEAST_GAP, LEAST_LEAD = 0.04, 0.3  # of the router's values, of logits
 COMMON = dict(vocab_size=N_VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
               max_position_embeddings=512, bos_token_id=EOS, eos_token_id=EOS, pad_token_id=EOS, tie_word_embeddings=True)
+LATENT_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+               "mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 32}
 FAMILIES = {
     "mixtral": transformers.MixtralConfig(**COMMON, intermediate_size=40, num_local_experts=4, num_experts_per_tok=2,
                                           rope_theta=1e6),
@@ -63,10 +65,31 @@ FAMILIES = {
         linear_value_head_dim=16, layer_types=["linear_attention", "full_attention"], rms_norm_eps=0.02,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5,
                          "mrope_section": [4, 2, 2], "mrope_interleaved": True}),
+    "deepseek2-v2": transformers.DeepseekV2Config(
+        **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=6,
+        num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=32,
+        qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=16, rms_norm_eps=1e-6, topk_method="greedy",
+        rope_parameters=LATENT_YARN),
+    "deepseek2-groups": transformers.DeepseekV2Config(
+        **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=6,
+        num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=0, q_lora_rank=32, kv_lora_rank=32,
+        qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=16, topk_method="group_limited_greedy", n_group=3,
+        topk_group=2),
+    "deepseek2-v3": transformers.DeepseekV3Config(
+        **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=8,
+        num_experts_per_tok=3, n_shared_experts=1, n_group=4, topk_group=2, first_k_dense_replace=1, q_lora_rank=48,
+        kv_lora_rank=64, qk_rope_head_dim=32, qk_nope_head_dim=32, v_head_dim=32, rms_norm_eps=1e-6,
+        routed_scaling_factor=2.5, rope_parameters=LATENT_YARN),
+    "deepseek2-glm": transformers.Glm4MoeLiteConfig(
+        **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=5,
+        num_experts_per_tok=2, n_shared_experts=1, q_lora_rank=40, kv_lora_rank=48, qk_rope_head_dim=16,
+        qk_nope_head_dim=24, v_head_dim=40, rms_norm_eps=1e-6, rope_theta=1e6),
 }
+FOLDER_ONLY = {"deepseek2-groups"}  # llama.cpp chooses groups in another way
 # Saved with one tensor for all experts, as newer files have them.
 FUSED = {"qwen2moe"}
-GGUF_ARCH = {"mixtral": "llama", "qwen2moe-plain": "qwen2moe", "qwen3moe-bias": "qwen3moe"}
+GGUF_ARCH = {name: "deepseek2" for name in FAMILIES if name.startswith("deepseek2")} | {
+    "mixtral": "llama", "qwen2moe-plain": "qwen2moe", "qwen3moe-bias": "qwen3moe"}
 
 
 def byte_tokens():
@@ -214,6 +237,14 @@ class Gaps:
         bias = given[1] if len(given) > 1 else getattr(module, "e_score_correction_bias", None)
         if bias is not None:  # the values that choose are sigmoids, whose slope is about a tenth
             logits = 10 * (logits.sigmoid() + bias)
+        if getattr(module, "topk_method", "grouped") != "greedy" and getattr(module, "num_group", None) and module.num_group > 1:
+            groups = logits.reshape(*logits.shape[:-1], module.num_group, -1)
+            best = 1 if hasattr(module, "topk_method") else 2
+            sums = groups.topk(best, -1).values.sum(-1).sort(-1, descending=True)
+            gap = sums.values[..., module.topk_group - 1] - sums.values[..., module.topk_group]
+            self.least = min(self.least, gap.min().item())
+            kept = sums.indices[..., :module.topk_group, None].expand(*groups.shape[:-2], -1, groups.shape[-1])
+            logits = groups.gather(-2, kept).flatten(-2)
         top = logits.float().sort(-1, descending=True).values
         self.least = min(self.least, (top[..., used - 1] - top[..., used]).min().item())
 
@@ -286,6 +317,41 @@ def write_nemotron_metadata(writer, config):
     writer.add_expert_group_count(config.n_group)
 
 
+def write_latent_metadata(writer, config):
+    writer.add_head_count_kv(1)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_q_lora_rank(config.q_lora_rank or 0)  # llama.cpp leaves 0 out in models of 26 or 27 layers alone
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_leading_dense_block_count(1)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    is_v2 = config.model_type == "deepseek_v2"
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if is_v2 else gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_weights_norm(not is_v2)
+    if not is_v2:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+    if "mscale_all_dim" in config.rope_parameters:
+        writer.add_rope_scaling_yarn_log_mul(0.1 * config.rope_parameters["mscale_all_dim"])
+
+
+def latent_parts(config, state):
+    """The tensors of a model with latent attention as llama.cpp's converter changes them."""
+    made = {}
+    for name, tensor in state.items():
+        if not name.endswith("kv_b_proj.weight"):
+            made[name.replace("shared_experts", "shared_expert")] = tensor
+            continue
+        heads = tensor.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+        made[name.replace("kv_b", "k_b")] = heads[:, :config.qk_nope_head_dim].transpose(1, 2).contiguous()
+        made[name.replace("kv_b", "v_b")] = heads[:, config.qk_nope_head_dim:].contiguous()
+    return made
+
+
 def write_gguf(path, arch, config, state):
     writer = gguf.GGUFWriter(path, arch)
     writer.add_block_count(config.num_hidden_layers)
@@ -325,6 +391,9 @@ def write_gguf(path, arch, config, state):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_logit_scale(config.logits_scaling)
         state = mamba_parts(config, state)
+    elif arch == "deepseek2":
+        write_latent_metadata(writer, config)
+        state = latent_parts(config, state)
     elif arch != "nemotron_h_moe":
         writer.add_head_count_kv(config.num_key_value_heads)
     if arch == "nemotron_h_moe":
@@ -340,7 +409,7 @@ def write_gguf(path, arch, config, state):
     if getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
     writer.add_expert_used_count(config.num_experts_per_tok)
-    if getattr(config, "head_dim", None):
+    if getattr(config, "head_dim", None) and arch != "deepseek2":
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if hasattr(config, "moe_intermediate_size"):
@@ -406,11 +475,15 @@ def write_gguf(path, arch, config, state):
                  "mixer.k_proj.weight": "attn_k", "mixer.v_proj.weight": "attn_v", "mixer.o_proj.weight": "attn_output",
                  "mixer.gate.weight": "ffn_gate_inp", "mixer.shared_experts.up_proj.weight": "ffn_up_shexp",
                  "mixer.shared_experts.down_proj.weight": "ffn_down_shexp",
+                 "self_attn.q_a_proj.weight": "attn_q_a", "self_attn.q_a_layernorm.weight": "attn_q_a_norm",
+                 "self_attn.q_b_proj.weight": "attn_q_b", "self_attn.kv_a_proj_with_mqa.weight": "attn_kv_a_mqa",
+                 "self_attn.kv_a_layernorm.weight": "attn_kv_a_norm", "self_attn.k_b_proj.weight": "attn_k_b",
+                 "self_attn.v_b_proj.weight": "attn_v_b",
                  "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
                  "mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp",
                  "mlp.shared_expert.up_proj.weight": "ffn_up_shexp",
                  "mlp.shared_expert.down_proj.weight": "ffn_down_shexp"}.get(rest)
-        if rest in ("feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"):
+        if rest in ("feed_forward.expert_bias", "mlp.gate.e_score_correction_bias", "mixer.gate.e_score_correction_bias"):
             tensors[f"{layer}exp_probs_b.bias"] = tensor
             continue
         kind, _, end = rest.partition(".")
@@ -460,7 +533,8 @@ def make(name):
     for seed in range(10000):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
-        if found and (name not in ("lfm2moe", "qwen35moe", "granitehybrid", "nemotron_h_moe") or is_stable(model, *found[:2])):
+        if found and (name not in ("lfm2moe", "qwen35moe", "granitehybrid", "nemotron_h_moe",
+                                    "deepseek2-v2", "deepseek2-v3", "deepseek2-glm", "deepseek2-groups") or is_stable(model, *found[:2])):
             break
     ids, logits, greedy = found
     print(f"{name}: seed {seed}, logits of standard deviation {logits.std():.2f}")
@@ -474,7 +548,8 @@ def make(name):
                                    indent=2))
         save_file(published(model, load_file(folder / "model.safetensors")), folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(), ensure_ascii=False))
-    write_gguf(OUT / f"{name}.gguf", GGUF_ARCH.get(name, name), config, load_file(folder / "model.safetensors"))
+    if name not in FOLDER_ONLY:
+        write_gguf(OUT / f"{name}.gguf", GGUF_ARCH.get(name, name), config, load_file(folder / "model.safetensors"))
     if name in FUSED:
         state = {k: v.contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"}
         save_file(state, folder / "model.safetensors")

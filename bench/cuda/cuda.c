@@ -469,7 +469,7 @@ int main(int argc, char **argv)
         measure_linear(RF_FORMAT_BF16, shapes[s][0], shapes[s][1]);
         measure_linear(RF_FORMAT_Q4_K, shapes[s][0], shapes[s][1]);
     }
-    for (int f = RF_FORMAT_MXFP4; layers && f < RF_FORMAT_COUNT; f++)
+    for (int f = RF_FORMAT_MXFP4; layers && f < RF_DEVICE_FORMAT_COUNT; f++)
         if (f != RF_FORMAT_Q4_K) measure_linear(f, 8192, 8192);
     if (all || !strcmp(part, "experts")) measure_experts(&params);
     if (!models) return 0;

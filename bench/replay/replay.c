@@ -504,13 +504,28 @@ static const char usage[] =
     "usage: bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]]\n"
     "       bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS [new]]]\n"
     "       bench_replay MODEL pool ANSWERS.jsonl W|probes [COSTS]\n"
-    "COSTS of rows: zen4, amx, q4, avx2\n";
+    "COSTS of rows: zen4, amx, q4, avx2, or those of 1, 2, 4, ... 64 rows: 1,1.04,1.15,1.5,3,5,9\n";
+
+/* "1,1.04,1.15,1.47,2.7,4.9,9.4": costs that are not in the table. NULL if they are none. */
+static const struct costs *read_costs(const char *text)
+{
+    static struct costs read = {.name = "given", .is_quantised = 1};
+    for (int i = 0; i < COST_POINTS; i++) {
+        char *end;
+        read.at[i] = strtod(text, &end);
+        int ends = i + 1 == COST_POINTS;
+        if (end == text || *end != (ends ? 0 : ',') || read.at[i] < (i ? read.at[i - 1] : 1))
+            return NULL;
+        text = end + !ends;
+    }
+    return &read;
+}
 
 static const struct costs *find_costs(const char *name)
 {
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++)
         if (!name || strcmp(costs[i].name, name) == 0) return &costs[i];
-    return NULL;
+    return read_costs(name);
 }
 
 int main(int argc, char **argv)

@@ -233,6 +233,7 @@ void rf_kernels_init_amx(struct rf_kernels *kernels)
     rf_amx_init_pack(kernels);
     rf_amx_init_panels(kernels);
     rf_amx_init_panels_super(kernels);
+    rf_amx_init_panels_row(kernels);
     rf_amx_init_attention(kernels);
     rf_amx_init_attention_kv(kernels);
 }

@@ -30,6 +30,7 @@ enum {
      * all cores measured (docs/design/kernels.md). Fewer are left to avx512's kernels. */
     RF_AMX_LEAST_A8 = 17,
     RF_AMX_LEAST_A16 = 9,
+    RF_AMX_LEAST_ROW = 9,   /* fewer rows of RF_OPERAND_A8_ROW are left to avx512's kernels */
     RF_AMX_LEAST_SUPER = 3, /* fewer rows of RF_OPERAND_A16_SUPER are multiplied without tiles */
     RF_AMX_EIGHT = 8 /* rows of RF_OPERAND_A16_SUPER in a tile: upper and lower bytes of each */
 };
@@ -77,6 +78,7 @@ static inline size_t rf_amx_sixteens_at(enum rf_operand form, size_t k)
 }
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
+void rf_amx_init_panels_row(struct rf_kernels *kernels);
 void rf_amx_init_panels_super(struct rf_kernels *kernels);
 void rf_amx_init_pack(struct rf_kernels *kernels);
 void rf_amx_init_attention(struct rf_kernels *kernels);

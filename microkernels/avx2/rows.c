@@ -201,6 +201,7 @@ void rf_kernels_init_avx2(struct rf_kernels *kernels)
     rf_avx2_init_linear(kernels);
     rf_avx2_init_panels(kernels);
     rf_avx2_init_panels_a16(kernels);
+    rf_avx2_init_panels_row(kernels);
     rf_avx2_init_attention(kernels);
     rf_avx2_init_attention_kv(kernels);
     rf_avx2_init_rows(kernels);

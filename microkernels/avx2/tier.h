@@ -8,6 +8,7 @@
 void rf_avx2_init_linear(struct rf_kernels *kernels);
 void rf_avx2_init_panels(struct rf_kernels *kernels);
 void rf_avx2_init_panels_a16(struct rf_kernels *kernels);
+void rf_avx2_init_panels_row(struct rf_kernels *kernels);
 void rf_avx2_init_attention(struct rf_kernels *kernels);
 void rf_avx2_init_attention_kv(struct rf_kernels *kernels);
 void rf_avx2_init_rows(struct rf_kernels *kernels);

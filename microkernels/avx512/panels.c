@@ -252,6 +252,6 @@ void rf_avx512_pack_a8(const struct rf_pack_args *args)
 void rf_avx512_init_panels(struct rf_kernels *kernels)
 {
     kernels->pack[RF_OPERAND_A8] = rf_avx512_pack_a8;
-    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++)
+    for (int format = RF_FORMAT_MXFP4; format < RF_BLOCK_FORMAT_COUNT; format++)
         kernels->linear[format] = rf_avx512_linear_panels[format];
 }

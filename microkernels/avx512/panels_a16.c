@@ -327,6 +327,6 @@ void rf_avx512_init_panels_a16(struct rf_kernels *kernels)
 {
     kernels->packed_bytes[RF_OPERAND_A16] = avx512_packed_bytes_a16;
     kernels->pack[RF_OPERAND_A16] = rf_avx512_pack_a16;
-    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++)
+    for (int format = RF_FORMAT_MXFP4; format < RF_BLOCK_FORMAT_COUNT; format++)
         kernels->linear_a16[format] = rf_avx512_linear_panels_a16[format];
 }

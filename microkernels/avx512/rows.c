@@ -182,6 +182,7 @@ void rf_kernels_init_avx512(struct rf_kernels *kernels)
     rf_avx512_init_linear(kernels);
     rf_avx512_init_panels(kernels);
     rf_avx512_init_panels_a16(kernels);
+    rf_avx512_init_panels_row(kernels);
     rf_avx512_init_attention(kernels);
     rf_avx512_init_attention_bf16(kernels);
     rf_avx512_init_attention_kv(kernels);

@@ -11,6 +11,7 @@ rf_pack_fn rf_avx512_pack_a8, rf_avx512_pack_a16;
 void rf_avx512_init_linear(struct rf_kernels *kernels);
 void rf_avx512_init_panels(struct rf_kernels *kernels);
 void rf_avx512_init_panels_a16(struct rf_kernels *kernels);
+void rf_avx512_init_panels_row(struct rf_kernels *kernels);
 void rf_avx512_init_attention(struct rf_kernels *kernels);
 void rf_avx512_init_attention_bf16(struct rf_kernels *kernels);
 void rf_avx512_init_attention_kv(struct rf_kernels *kernels);

@@ -7,5 +7,6 @@ void rf_avxvnni_init(struct rf_kernels *kernels)
 {
     init_panels(kernels);
     rf_avxvnni_init_panels_a16(kernels);
+    rf_avxvnni_init_panels_row(kernels);
     rf_avxvnni_init_attention_kv(kernels);
 }

@@ -13,6 +13,7 @@
 #    define rf_avxvnni_init rf_kernels_init_avxvnni_evex
 #    define rf_avxvnni_init_attention_kv rf_avxvnni_evex_init_attention_kv
 #    define rf_avxvnni_init_panels_a16 rf_avxvnni_evex_init_panels_a16
+#    define rf_avxvnni_init_panels_row rf_avxvnni_evex_init_panels_row
 #else
 #    define RF_DPBUSD _mm256_dpbusd_avx_epi32
 #    define RF_DPWSSD _mm256_dpwssd_avx_epi32
@@ -22,5 +23,6 @@
 
 void rf_avxvnni_init_attention_kv(struct rf_kernels *kernels);
 void rf_avxvnni_init_panels_a16(struct rf_kernels *kernels);
+void rf_avxvnni_init_panels_row(struct rf_kernels *kernels);
 
 #endif

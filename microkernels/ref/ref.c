@@ -205,6 +205,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .first_above = ref_first_above,
                                    .read_streams = read_streams};
     rf_ref_init_panels(kernels);
+    rf_ref_init_panels_row(kernels);
     rf_ref_init_attention_kv(kernels);
     rf_ref_init_cast(kernels);
 }

@@ -7,6 +7,7 @@
 #include "microkernels/kernels.h"
 
 void rf_ref_init_panels(struct rf_kernels *kernels);
+void rf_ref_init_panels_row(struct rf_kernels *kernels);
 void rf_ref_init_attention_kv(struct rf_kernels *kernels);
 void rf_ref_init_cast(struct rf_kernels *kernels);
 

@@ -278,7 +278,7 @@ static struct candidate candidate_from(const struct calibration *c, const struct
 static int measure_layer(struct calibration *c, int32_t layer, struct candidate *candidates)
 {
     enum rf_cast_target target = c->options->quantize.target;
-    if (target == RF_TARGET_W4A8) target = RF_TARGET_Q4_0; /* close to it, and needs no text */
+    if (rf_is_w4a8(target)) target = RF_TARGET_Q4_0; /* close to it, and needs no text */
     int code = pass_outputs(c, c->source, layer, RF_WEIGHTS_BF16, keep_outputs);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
@@ -377,8 +377,9 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made, siz
     size_t k = (size_t)tensor->ne[0], m = (size_t)tensor->ne[1];
     float *w = evened_values(c, tensor, i), *hessian = c->inputs[matrices[i].input].hessian;
     if (!w) return RF_ERR_MEMORY;
-    size_t group = made->dtype == RF_W4A8 ? (size_t)c->options->quantize.group
-                                          : rf_dtype_info(made->dtype)->block_elems;
+    int has_group = made->dtype == RF_W4A8 || made->dtype == RF_W4A8_ROW;
+    size_t group =
+        has_group ? (size_t)c->options->quantize.group : rf_dtype_info(made->dtype)->block_elems;
     void *out = (void *)made->data;
     int code = 0;
     if (rf_grid_layout(made->dtype)) {
@@ -575,6 +576,7 @@ static int check_out(const char *in, const char *out, struct rf_error *error)
 static int check_model(const struct rf_source *source, struct rf_error *error)
 {
     const char *why = source->params.n_expert       ? "models with experts"
+                      : source->params.latent       ? "models with latent attention"
                       : source->params.fused        ? "models with fused matrices"
                       : source->params.is_mamba     ? "models with Mamba-2"
                       : source->params.delta_values ? "models with the delta rule"

@@ -61,6 +61,25 @@ size_t rf_cpu_expert_operand_at(const struct cpu_view *view, enum rf_operand for
     return expert_operand_before(view, form, width, view->experts[group].first, group);
 }
 
+size_t rf_cpu_head_bytes(const struct cpu_view *view, enum rf_operand form, size_t width)
+{
+    size_t rows = (size_t)view->base.shape.max_rows;
+    return (view->kernels->packed_bytes[form](rows, width) + 63) & ~(size_t)63;
+}
+
+void rf_cpu_pack_head(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                      size_t head, const float *x)
+{
+    size_t width = operand->width / (size_t)view->params->n_head;
+    struct rf_pack_args args = {.row = i, .k = width, .x = x, .n = width, .most = view->n_rows};
+    for (int form = 0; form < RF_OPERAND_COUNT; form++) {
+        if (!operand->forms[form]) continue;
+        args.packed = (char *)operand->forms[form] +
+                      head * rf_cpu_head_bytes(view, (enum rf_operand)form, width);
+        view->kernels->pack[form](&args);
+    }
+}
+
 /* A whole row in three parts (RF_SPLIT_PARTS). */
 static void pack_split(const struct cpu_view *view, const struct cpu_buffer *operand, size_t i,
                        const float *x)

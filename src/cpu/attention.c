@@ -143,8 +143,8 @@ static void find_branches(const struct rf_rows *rows, int32_t *order, size_t *br
     }
 }
 
-/* Number of parts that the n rows of a sequence are cut into where its heads and chunks are too few
- * for all workers. */
+/* Number of parts that the n rows of a sequence, or the queries of latent attention, whose heads
+ * all read one key, are cut into where its heads and chunks are too few for all workers. */
 static size_t parts_of_rows(const struct cpu_view *view, size_t items, size_t n)
 {
     size_t wanted = 2 * (size_t)rf_team_places(view->queue->team);
@@ -167,7 +167,9 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
         group->partials = floats;
         group->parts = is_few ? 1 : (n + ROW_TILE - 1) / ROW_TILE;
         size_t whole = (size_t)rf_most_head_kv(params) * (is_few ? group->chunks : 1);
-        if (is_few && !group->rows->parents) group->parts = parts_of_rows(view, whole, n);
+        group->parted = params->latent ? n * most_group(params) : n;
+        if (is_few && !group->rows->parents)
+            group->parts = parts_of_rows(view, whole, group->parted);
         items += whole * group->parts;
         if (!is_few) continue;
         floats += n * n_head * group->chunks * most_floats(params);
@@ -391,14 +393,14 @@ static int joins_run(const struct attention_scratch *scratch, size_t i)
            first_group(scratch, i) == first_group(scratch, i - 1);
 }
 
-/* Partial results of the first n rows of the lists over one chunk, to out. */
+/* Partial results of the queries [begin, n) of the lists over one chunk, to out. */
 static void attend_chunk(const struct cpu_view *view, const struct attention_scratch *scratch,
-                         size_t n, struct place at, float *out)
+                         size_t begin, size_t n, struct place at, float *out)
 {
-    size_t n_q = n * group_size(view, at.op), floats = result_floats(view, at.op);
-    for (size_t i = 0, end; i < n_q; i = end) {
-        for (end = i + 1; end < n_q && joins_run(scratch, end);) end++;
-        struct run run = {scratch, i, end - i, out + i * floats};
+    size_t floats = result_floats(view, at.op);
+    for (size_t i = begin, end; i < n; i = end) {
+        for (end = i + 1; end < n && joins_run(scratch, end);) end++;
+        struct run run = {scratch, i, end - i, out + (i - begin) * floats};
         attend_run(view, &at, &run);
     }
 }
@@ -447,16 +449,19 @@ static void lay_entry(struct lent_chunk *lent, size_t place, int32_t row)
     lent->at[place] = row;
 }
 
-/* Partial results of the rows [begin, end) in a group's order, for one KV head over one chunk. */
+/* Partial results of the queries [begin, end) of the rows in a group's order, for one KV head over
+ * one chunk. */
 static void attend_rows_of_group(const struct cpu_view *view, struct attention_scratch *scratch,
                                  const struct cpu_group *group, const struct attention *what,
                                  size_t head, size_t chunk, size_t begin, size_t end, float *out)
 {
-    for (size_t i = begin; i < end; i++)
-        list_row(view, scratch, i - begin, what, group->first + (size_t)group->order[i], head,
+    size_t heads = group_size(view, what->op), first = begin / heads;
+    for (size_t i = first; i * heads < end; i++)
+        list_row(view, scratch, i - first, what, group->first + (size_t)group->order[i], head,
                  chunk);
-    attend_chunk(view, scratch, end - begin, (struct place){group->cache, head, chunk, what->op},
-                 out + begin * group_size(view, what->op) * result_floats(view, what->op));
+    attend_chunk(view, scratch, begin - first * heads, end - first * heads,
+                 (struct place){group->cache, head, chunk, what->op},
+                 out + begin * result_floats(view, what->op));
 }
 
 /* Partial results of all rows of a tree, branch by branch. */
@@ -477,7 +482,9 @@ static void attend_branches(const struct cpu_view *view, struct attention_scratc
         end = is_written ? group->branch_end[b] : n_rows;
         for (int32_t row = group->order[end - 1]; is_written && row >= 0; row = rows->parents[row])
             lay_entry(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
-        attend_rows_of_group(view, scratch, group, what, head, chunk, begin, end, out);
+        attend_rows_of_group(view, scratch, group, what, head, chunk,
+                             begin * group_size(view, what->op), end * group_size(view, what->op),
+                             out);
     }
     for (size_t i = 0; i < n_rows; i++) lay_entry(&lent, i, (int32_t)i);
 }
@@ -509,7 +516,9 @@ static void attend_few_rows(struct cpu_view *view, struct rf_worker *worker,
     for (size_t item; cpu_items_next(&items, &item);) {
         const struct cpu_group *group = group_of_item(view, item);
         size_t part = (item - group->first_item) % group->parts;
-        size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
+        size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n,
+               queries =
+                   n * group_size(view, what->op) / group->parted; /* of what is cut into parts */
         size_t head = at / group->chunks, chunk = at % group->chunks;
         /* No row of the group stands before its first one. */
         if (head >= n_kv || !reads_chunk(view, what->op, group->first, chunk)) continue;
@@ -518,8 +527,9 @@ static void attend_few_rows(struct cpu_view *view, struct rf_worker *worker,
         if (group->rows->parents)
             attend_branches(view, scratch, group, what, head, chunk, results);
         else
-            attend_rows_of_group(view, scratch, group, what, head, chunk, n * part / group->parts,
-                                 n * (part + 1) / group->parts, results);
+            attend_rows_of_group(view, scratch, group, what, head, chunk,
+                                 group->parted * part / group->parts * queries,
+                                 group->parted * (part + 1) / group->parts * queries, results);
     }
 
     /* Single heads, if a head is a whole number of the operand's parts. */
@@ -554,7 +564,7 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
     for (size_t c = first_chunk(view, what->op, first); c < chunks; c++) {
         if (!reads_chunk(view, what->op, first, c)) continue;
         for (size_t i = 0; i < n; i++) list_row(view, scratch, i, what, first + i, head, c);
-        attend_chunk(view, scratch, n, (struct place){group->cache, head, c, what->op},
+        attend_chunk(view, scratch, 0, n * heads, (struct place){group->cache, head, c, what->op},
                      scratch->partial);
         for (size_t i = 0; i < n * heads; i++)
             if (reads_chunk(view, what->op, first + i / heads, c))

@@ -1,7 +1,7 @@
 /* The structures and functions that the files of the cores' backend share. Each structure begins
  * with the base that infer/backend.h gives it. The files form layers, and call only downwards:
- * backend; view; operations, convolution, delta, gated, answer, attention, experts; linear, pool,
- * weights; those of caches (cache.h); activations. */
+ * backend; view; operations, convolution, delta, gated, answer, attention, experts, heads; linear,
+ * pool, weights; those of caches (cache.h); activations. */
 #ifndef RF_CPU_CPU_H
 #define RF_CPU_CPU_H
 
@@ -17,7 +17,7 @@ struct rf_weight {
     const void *data; /* a matrix: rows of BF16, or panels; NULL: no matrix, or it lies in a pool */
     size_t ld;        /* a matrix's rf_linear_args.ldw: elements of a row, or bytes of a panel */
     /* [plan.n_experts] matrices; NULL for an expert without a place in its pool. The array is NULL
-     * for every role but RF_WEIGHT_EXPERTS. */
+     * for every role but RF_WEIGHT_EXPERTS and RF_WEIGHT_HEADS. */
     const void **experts;
     const float *f32; /* a vector [plan.rows][plan.columns], or NULL */
 };
@@ -97,6 +97,7 @@ struct cpu_buffer {
     size_t row_bytes;       /* distance of the rows of `data` */
     size_t width;
     int by_expert; /* has a row for each expert of each row of the pass (experts.c) */
+    int by_head;   /* an operand of single heads' matrices (heads.c) */
 };
 
 /* A row of the current pass. */
@@ -115,6 +116,7 @@ struct cpu_group {
     size_t chunks;            /* chunks of positions that some row sees */
     size_t n_groups;          /* groups of its cache that are quantised after the pass */
     size_t parts;             /* parts that its rows are cut into */
+    size_t parted;            /* its rows, or their queries where these are cut (attention.c) */
     size_t first_item;        /* number of its first item of attention in the pass (attention.c) */
     size_t partials;          /* first float of its partial results */
     const int32_t *order;     /* [rows->n] rows of the group, branch by branch */
@@ -214,11 +216,11 @@ static inline float *buffer_row(const struct cpu_buffer *buffer, size_t i)
 }
 
 /* 1 if rows of an operand can be written in parts: in A8 and A16 blocks of RF_BLOCK values are
- * independent. */
+ * independent; in A8_ROW the greatest value of all counts. */
 static inline int has_parts(const struct cpu_buffer *operand)
 {
     return !operand->forms[RF_OPERAND_BF16] && !operand->forms[RF_OPERAND_A16_SUPER] &&
-           !operand->forms[CPU_SPLIT];
+           !operand->forms[RF_OPERAND_A8_ROW] && !operand->forms[CPU_SPLIT];
 }
 
 /* The form that a matrix takes its operand in. */
@@ -260,6 +262,10 @@ void rf_cpu_view_release(struct cpu_view *view);
  * operand has parts. Both are then multiples of RF_BLOCK. */
 void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
                  size_t n, const float *x);
+/* Writes one head's part of row i of an operand by head. Bytes of a head's rows in one form. */
+void rf_cpu_pack_head(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                      size_t head, const float *x);
+size_t rf_cpu_head_bytes(const struct cpu_view *view, enum rf_operand form, size_t width);
 /* Bytes of the operand of all experts' rows in one form; the place of the first row of a group's
  * expert in it. An expert's rows are packed as one call of a kernel reads them. */
 size_t rf_cpu_expert_operand_bytes(const struct cpu_view *view, enum rf_operand form, size_t rows,
@@ -328,6 +334,10 @@ int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error);
 void rf_cpu_choose_experts(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_expert_linear(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_sum_experts(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+
+/* heads.c */
+void rf_cpu_split_heads(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_head_linear(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 
 /* attention.c */
 int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error);

@@ -48,6 +48,51 @@ static void list_top_experts(const struct rf_params *params, const float *values
     }
 }
 
+/* The sum of the best values of a group, greatest first. */
+static float group_sum(const struct rf_params *params, const float *values, int32_t n)
+{
+    float best = -INFINITY, second = -INFINITY;
+    for (int32_t e = 0; e < n; e++) {
+        float value = values[e] > best ? best : values[e];
+        if (values[e] > best) best = values[e];
+        if (value > second) second = value;
+    }
+    return params->expert_group_top > 1 ? best + second : best;
+}
+
+/* Gives the experts of all but the best groups a value that none chooses. */
+static void leave_out_groups(const struct rf_params *params, float *values)
+{
+    float sums[RF_MAX_EXPERTS];
+    int32_t groups = params->expert_groups, n = groups ? params->n_expert / groups : 0;
+    for (int32_t g = 0; g < groups; g++) sums[g] = group_sum(params, values + g * n, n);
+    for (int32_t g = 0; g < groups; g++) {
+        int32_t better = 0;
+        for (int32_t i = 0; i < groups; i++)
+            better += sums[i] > sums[g] || (sums[i] == sums[g] && i < g);
+        for (int32_t e = g * n; better >= params->expert_groups_used && e < (g + 1) * n; e++)
+            values[e] = -INFINITY;
+    }
+}
+
+/* Writes the softmax of all values, by which groups are chosen. */
+static void softmax(const struct rf_params *params, const float *values, float *chooses)
+{
+    float max = values[0], sum = 0.0f;
+    for (int32_t e = 1; e < params->n_expert; e++) max = values[e] > max ? values[e] : max;
+    for (int32_t e = 0; e < params->n_expert; e++) sum += chooses[e] = expf(values[e] - max);
+    for (int32_t e = 0; e < params->n_expert; e++) chooses[e] /= sum;
+}
+
+/* Of groups the greatest value may be of an expert that is left out: then the sum's is another. */
+static void share_groups(const struct rf_params *params, const float *shares,
+                         struct cpu_choice *top)
+{
+    float sum = 0.0f;
+    for (int32_t i = 0; i < params->n_expert_used; i++) sum += top[i].value = shares[top[i].expert];
+    for (int32_t i = 0; params->expert_norm && i < params->n_expert_used; i++) top[i].value /= sum;
+}
+
 static void share_out(const struct rf_params *params, const float *values, struct cpu_choice *top)
 {
     float max = top[0].value, sum = 0.0f;
@@ -139,8 +184,14 @@ void rf_cpu_choose_experts(struct cpu_view *view, struct rf_worker *worker, cons
         struct cpu_choice *top = view->choices + i * used;
         if (view->params->expert_sigmoid) {
             sigmoids(view->params, values, op->bias[0] ? op->bias[0]->f32 : NULL, chooses);
+            leave_out_groups(view->params, chooses);
             list_top_experts(view->params, chooses, top);
             share_sigmoids(view->params, values, top);
+        } else if (view->params->expert_groups) {
+            softmax(view->params, values, chooses);
+            leave_out_groups(view->params, chooses);
+            list_top_experts(view->params, chooses, top);
+            share_groups(view->params, chooses, top);
         } else {
             list_top_experts(view->params, values, top);
             share_out(view->params, values, top);

@@ -94,17 +94,18 @@ void rf_cpu_norm(struct cpu_view *view, struct rf_worker *worker, const struct r
                  const int32_t *picked, size_t n_rows)
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
-    float *normed = worker_row(view, worker), eps = view->params->rms_eps;
+    float *normed = worker_row(view, worker), eps = op->eps > 0 ? op->eps : view->params->rms_eps;
+    size_t n = op->weight[0]->plan.columns;
     struct cpu_items items = cpu_items(worker, n_rows, rows_grain(n_rows));
     for (size_t i; cpu_items_next(&items, &i);) {
         const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
         if (op->is_centred) {
-            centre_row(normed, row, x->width);
+            centre_row(normed, row, n);
             row = normed;
         }
-        view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
-        for (size_t j = 0; op->bias[0] && j < x->width; j++) normed[j] += op->bias[0]->f32[j];
-        rf_cpu_pack(view, &view->buffers[op->out[0]], i, (size_t)op->column, x->width, normed);
+        view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, n);
+        for (size_t j = 0; op->bias[0] && j < n; j++) normed[j] += op->bias[0]->f32[j];
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, (size_t)op->column, n, normed);
     }
 }
 
@@ -113,6 +114,7 @@ static void rotate_head(const struct cpu_view *view, float *head, size_t row,
 {
     const struct rf_params *params = view->params;
     if (rotation == RF_ROTATE_NOT) return;
+    head += params->latent;
     enum rf_frequencies set = rotation == RF_ROTATE_LOCAL ? RF_ROPE_LOCAL : RF_ROPE_GLOBAL;
     size_t half = (size_t)rf_rope_dim(params, set) / 2;
     const float *turn = rotation_at(view, row, rotation);

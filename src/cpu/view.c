@@ -10,7 +10,9 @@ static int reads_form(const struct cpu_view *view, const struct rf_op *ops, int3
                       enum rf_slot slot, int form)
 {
     for (const struct rf_op *op = ops; op < ops + n; op++) {
-        if (op->kind != RF_OP_LINEAR && op->kind != RF_OP_EXPERT_LINEAR) continue;
+        if (op->kind != RF_OP_LINEAR && op->kind != RF_OP_EXPERT_LINEAR &&
+            op->kind != RF_OP_HEAD_LINEAR)
+            continue;
         for (int32_t l = 0; op->in[0] == slot && l < op->n; l++) /* a layer alone has no output */
             if (op->weight[l] && cpu_form_of(view, op->weight[l]) == form) return 1;
     }
@@ -42,6 +44,7 @@ static int buffer_new(struct cpu_view *view, enum rf_slot slot, int32_t rows,
     struct cpu_buffer *buffer = &view->buffers[slot];
     buffer->width = (size_t)shape->width;
     buffer->by_expert = shape->by_expert;
+    buffer->by_head = shape->by_head;
     if (!buffer->width) return 0;
     if (!shape->is_operand || shape->has_floats) {
         buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
@@ -52,12 +55,15 @@ static int buffer_new(struct cpu_view *view, enum rf_slot slot, int32_t rows,
         if (!wants_form(view, slot, form)) continue;
         if (form == CPU_SPLIT && view->split_row_floats < RF_SPLIT_PARTS * buffer->width)
             view->split_row_floats = RF_SPLIT_PARTS * buffer->width;
-        size_t bytes = form == CPU_SPLIT ? view->kernels->packed_bytes[RF_OPERAND_BF16](
-                                               (size_t)rows, RF_SPLIT_PARTS * buffer->width)
-                       : shape->by_expert
-                           ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form, (size_t)rows,
-                                                         buffer->width)
-                           : view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
+        size_t heads = (size_t)view->params->n_head;
+        size_t bytes =
+            shape->by_head
+                ? heads * rf_cpu_head_bytes(view, (enum rf_operand)form, buffer->width / heads)
+            : form == CPU_SPLIT ? view->kernels->packed_bytes[RF_OPERAND_BF16](
+                                      (size_t)rows, RF_SPLIT_PARTS * buffer->width)
+            : shape->by_expert ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form,
+                                                             (size_t)rows, buffer->width)
+                               : view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = rf_cpu_view_alloc(view, bytes, 1, error);
         if (!buffer->forms[form]) return RF_ERR_MEMORY;
     }
@@ -167,6 +173,8 @@ static void perform_op(struct cpu_view *view, struct rf_worker *worker, const st
     case RF_OP_EMBED: rf_cpu_embed(view, worker, op); break;
     case RF_OP_NORM: rf_cpu_norm(view, worker, op, picked, n); break;
     case RF_OP_LINEAR: rf_cpu_linear(view, worker, op, n); break;
+    case RF_OP_SPLIT_HEADS: rf_cpu_split_heads(view, worker, op); break;
+    case RF_OP_HEAD_LINEAR: rf_cpu_head_linear(view, worker, op); break;
     case RF_OP_ROPE_STORE: rf_cpu_rope_store(view, worker, op); break;
     case RF_OP_ATTENTION: rf_cpu_attention(view, worker, op); break;
     case RF_OP_SILU_GATE: rf_cpu_gate(view, worker, op, view->kernels->silu_gate); break;

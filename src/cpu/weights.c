@@ -114,6 +114,12 @@ static int is_pooled(const struct cpu_weights *weights, const struct rf_weight_p
     return weights->pool && plan->role == RF_WEIGHT_EXPERTS;
 }
 
+/* Whether each matrix of the tensor has a place of its own. */
+static int has_matrices(const struct rf_weight_plan *plan)
+{
+    return plan->role == RF_WEIGHT_EXPERTS || plan->role == RF_WEIGHT_HEADS;
+}
+
 static int is_packed(const struct cpu_weights *weights, const struct rf_weight_plan *plan)
 {
     return !plan->in_place && !is_pooled(weights, plan);
@@ -159,7 +165,7 @@ static void place_all(struct cpu_weights *weights, struct pack_run *run,
         weight->data = data;
         weight->ld =
             plan->format == RF_FORMAT_BF16 ? rf_plan_packed_columns(plan) : plan->strip_bytes;
-        if (plan->role != RF_WEIGHT_EXPERTS) continue;
+        if (!has_matrices(plan)) continue;
         weight->experts = experts;
         place_experts(weight, packed, pooled);
         experts += plan->n_experts;
@@ -202,7 +208,7 @@ static int take_memory(struct cpu_weights *weights, const struct rf_weight_plan 
     size_t bytes = 0, experts = 0;
     for (size_t i = 0; i < weights->n_tensors; i++) {
         if (is_packed(weights, &plans[i])) bytes += packed_room(&plans[i]);
-        if (plans[i].role == RF_WEIGHT_EXPERTS) experts += plans[i].n_experts;
+        if (has_matrices(&plans[i])) experts += plans[i].n_experts;
     }
     if (experts) {
         weights->experts =

@@ -23,14 +23,16 @@ static int find_cast_target(const char *type, const char *rule, enum rf_cast_tar
     static const struct {
         const char *name;
         enum rf_cast_target target;
-    } types[] = {{"mxfp4", RF_TARGET_MXFP4}, {"q4", RF_TARGET_Q4}, {"q4_0", RF_TARGET_Q4_0},
-                 {"w4a8", RF_TARGET_W4A8},   {"q6", RF_TARGET_Q6}, {"q8_0", RF_TARGET_Q8_0},
-                 {"bf16", RF_TARGET_BF16}};
+    } types[] = {{"mxfp4", RF_TARGET_MXFP4}, {"q4", RF_TARGET_Q4},
+                 {"q4_0", RF_TARGET_Q4_0},   {"w4a8", RF_TARGET_W4A8},
+                 {"q6", RF_TARGET_Q6},       {"q8_0", RF_TARGET_Q8_0},
+                 {"bf16", RF_TARGET_BF16},   {"w4a8i", RF_TARGET_W4A8_G128}};
     size_t i = 0, n = sizeof types / sizeof *types;
     while (i < n && strcmp(types[i].name, type) != 0) i++;
     if (i == n)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "type \"%s\": known are mxfp4, q4, q4_0, w4a8, q6, q8_0 and bf16", type);
+                       "type \"%s\": known are mxfp4, q4, q4_0, w4a8, w4a8i, q6, q8_0 and bf16",
+                       type);
     *target = types[i].target;
     if (!rule) return 0;
     if (*target != RF_TARGET_MXFP4)
@@ -138,7 +140,7 @@ static int choose_rotation(const char *in, const riffle_quantize_options *chosen
 {
     struct rf_source *source;
     *rotates = chosen->rotate > 0;
-    if (chosen->rotate || target != RF_TARGET_W4A8) return 0;
+    if (chosen->rotate || !rf_is_w4a8(target)) return 0;
     int code = rf_source_open(&source, in, NULL, allocator, error);
     if (code) return code;
     *rotates = rf_rotating_suits(source, target);
@@ -153,11 +155,12 @@ static int check_quantize_options(const riffle_quantize_options *chosen, enum rf
         return rf_fail(error, RF_ERR_ARGUMENT, "calibration_windows %d: is negative",
                        chosen->calibration_windows);
     if (chosen->calibration && target != RF_TARGET_MXFP4 && target != RF_TARGET_Q4 &&
-        target != RF_TARGET_W4A8)
+        !rf_is_w4a8(target))
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "only mxfp4 with the rule best, q4 and w4a8 can be calibrated");
-    if (!chosen->calibration && target == RF_TARGET_W4A8)
-        return rf_fail(error, RF_ERR_ARGUMENT, "w4a8 needs a text to calibrate on");
+                       "only mxfp4 with the rule best, q4, w4a8 and w4a8i can be calibrated");
+    if (!chosen->calibration && rf_is_w4a8(target))
+        return rf_fail(error, RF_ERR_ARGUMENT, "%s needs a text to calibrate on",
+                       target == RF_TARGET_W4A8 ? "w4a8" : "w4a8i");
     if (chosen->group < -1 || chosen->group % 64 > 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: is not a multiple of 64", chosen->group);
     if (chosen->rotate < -1 || chosen->rotate > 1)
@@ -168,8 +171,12 @@ static int check_quantize_options(const riffle_quantize_options *chosen, enum rf
     if (chosen->high_share > 0 && !chosen->calibration)
         return rf_fail(error, RF_ERR_ARGUMENT, "high_share %d: needs a text to calibrate on",
                        chosen->high_share);
-    if (chosen->group && target != RF_TARGET_W4A8)
-        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: only w4a8 has groups", chosen->group);
+    if (chosen->group && !rf_is_w4a8(target))
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: only w4a8 and w4a8i have groups",
+                       chosen->group);
+    if (chosen->group > 0 && chosen->group != DEFAULT_GROUP && target == RF_TARGET_W4A8_G128)
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: w4a8i has groups of 128, or whole rows",
+                       chosen->group);
     return 0;
 }
 
@@ -188,10 +195,12 @@ int rf_quantize_file(const char *in, const char *out, const char *type,
     struct rf_device_info info;
     int code = find_cast_target(type, options->rule, &work.target, error);
     if (!code) code = check_quantize_options(options, work.target, error);
+    if (!code && work.target == RF_TARGET_W4A8_G128 && options->group < 0)
+        work.target = RF_TARGET_W4A8_ROW;
     if (!code) code = rf_cores_threads(options->threads, &work.threads, error);
     if (!code) code = choose_rotation(in, options, work.target, allocator, &work.rotates, error);
     if (!code) code = rf_backend_kinds[0]->describe(&device, &info, error);
-    if (!code && work.target == RF_TARGET_W4A8 && !work.rotates)
+    if (!code && rf_is_w4a8(work.target) && !work.rotates)
         report.stage = "calibrating, not rotated";
     if (!code) {
         int tier = rf_tier_by_name(info.tier);

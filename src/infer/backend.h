@@ -129,9 +129,10 @@ enum rf_slot {
     RF_SLOT_SHARE,        /* logit of the shared expert's share, a sigmoid */
     RF_SLOT_CONV,      /* three rows side by side of a convolution: two gates and what they gate */
     RF_SLOT_CONVOLVED, /* operand of the matrix behind a convolution */
-    RF_SLOT_Q_BOTH,    /* of each head q, then its gate */
+    RF_SLOT_Q_BOTH,    /* of each head q, then its gate; in latent attention q, then its rotated
+                          part */
     RF_SLOT_Q_GATE,    /* the gates alone */
-    RF_SLOT_UNGATED,   /* what was attended to, before the gate */
+    RF_SLOT_UNGATED,   /* what was attended to, before the gate or the heads' matrices */
     RF_SLOT_MIXED,     /* q, k and v of the delta rule, x, B and C of Mamba-2, before their
                           convolution */
     RF_SLOT_Z,         /* gates of the results of either */
@@ -140,6 +141,11 @@ enum rf_slot {
     RF_SLOT_ALPHA,     /* what decays come from; undefined after RF_OP_DELTA or RF_OP_MAMBA */
     RF_SLOT_RECALLED,  /* results of either */
     RF_SLOT_DELTA,     /* operand of the matrix behind either */
+    RF_SLOT_Q_LOW,     /* what queries of latent attention are made of */
+    RF_SLOT_Q_LOW_IN,  /* the same as operand, after its norm */
+    RF_SLOT_Q_NOPE,    /* operand of each head's matrix: queries without their rotated part */
+    RF_SLOT_LATENTS,   /* operand of each head's other matrix: what the head attended to */
+    RF_SLOT_VALUES,    /* its results */
     RF_SLOT_JOINED,    /* rows side by side: hidden states that a draft head reads; in a head's
                           program the normed embedding and feature */
     RF_SLOT_JOINED_IN, /* the same as operand */
@@ -166,6 +172,7 @@ struct rf_slot_shape {
                        otherwise F32, also where an operation that makes operands writes to it */
     int has_floats; /* an operand that is kept in F32, too */
     int by_expert;  /* a row for each expert of each row of the pass */
+    int by_head;    /* an operand of RF_OP_HEAD_LINEAR */
 };
 
 enum rf_op_kind {
@@ -174,21 +181,28 @@ enum rf_op_kind {
      * weight[1][position] and the row of weight[2] for the token type where they are not NULL. */
     RF_OP_EMBED,
     RF_OP_NORM,   /* out[0] = RMS norm of in[0], less its mean if is_centred, times weight[0], plus
-                     bias[0] or NULL; see `column` */
+                     bias[0] or NULL; see `column`. Of the first values alone, if weight[0] has
+                     fewer than in[0] */
     RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate; see
                      `blocks` */
-    RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
-                         RMS norm of each head by weight[0] and weight[1] where they are not NULL;
-                         multiplies q by rf_query_growth; writes in[1] and in[2] (v) to the cache's
-                         `layer`; by `rotation`. With norms_v, heads of v have an RMS norm first;
-                         in[2] may be in[1], and is it as it was before. With is_query q alone: the
-                         cache's layer has its keys and values from an earlier operation */
-    RF_OP_ATTENTION,  /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
-                         follows and its own. With a window the last `window` of them. With a cap,
-                         scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
-                         each head's softmax that has no value (an attention sink). With
-                         is_whole, over the positions of all rows of the group, which is a whole
-                         text without parents, in a cache of 16 bits */
+    /* Of each of the n_head parts of in[0], the first values to out[0], which is by_head and says
+     * how many; with n = 2 the others to the ends of the n_head parts of out[1]. */
+    RF_OP_SPLIT_HEADS,
+    RF_OP_HEAD_LINEAR, /* out[0] = each head's part of in[0] times its matrix of weight[0], to the
+                          beginning of the head's part of out[0] */
+    RF_OP_ROPE_STORE,  /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
+                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;
+                          multiplies q by rf_query_growth; heads of latent attention rotate
+                          behind the latent; writes in[1] and in[2] (v) to the cache's
+                          `layer`; by `rotation`. With norms_v, heads of v have an RMS norm first;
+                          in[2] may be in[1], and is it as it was before. With is_query q alone: the
+                          cache's layer has its keys and values from an earlier operation */
+    RF_OP_ATTENTION,   /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
+                          follows and its own. With a window the last `window` of them. With a cap,
+                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
+                          each head's softmax that has no value (an attention sink). With
+                          is_whole, over the positions of all rows of the group, which is a whole
+                          text without parents, in a cache of 16 bits */
     /* A convolution between two gates. A row of in[0] is b, c and x side by side. With z = b * x,
      * the row at position t has out[0] = c * (bias[0] + sum over k < rows of weight[0][.][k] * z[t
      * - (rows - 1) + k]), element by element, where z is of the rows that it follows, and 0 before
@@ -238,9 +252,10 @@ enum rf_op_kind {
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. With expert_sigmoid the values that choose are
      * sigmoid(value) + bias[0], and a share is sigmoid(value), divided by expert_least and the sum
-     * over the chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). Copies the row of
-     * in[1] to the rows that out[0] has for them. Makes the chosen ones of the matrices weight[0 ..
-     * 2] ready, of which weight[2] may be NULL. */
+     * over the chosen ones if expert_norm (transformers, Lfm2MoeTopKRouter). With expert_groups
+     * only experts of the best groups are chosen, by sums of these values, or of the softmax.
+     * Copies the row of in[1] to the rows that out[0] has for them. Makes the chosen ones of the
+     * matrices weight[0 .. 2] ready, of which weight[2] may be NULL. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
     RF_OP_SUM_EXPERTS,   /* out[0] += scale * the sum of a row's experts in in[0], greatest share
@@ -275,6 +290,7 @@ struct rf_op {
     int norms_v;
     float scale;
     float cap;      /* 0: none */
+    float eps;      /* of a NORM; 0: the model's rms_eps */
     int32_t window; /* 0: none */
     enum rf_rotation rotation;
     int32_t column; /* NORM, COPY: where in[0]'s values begin in the rows of out[0], which has

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "weights/repack.h"
+
 /* The plans of all weights of a model. */
 struct plan_list {
     const struct rf_source *source;
@@ -52,7 +54,7 @@ static void want_layer(struct plan_list *list, int32_t layer, struct rf_layer *w
  * badly. */
 static int has_choice(enum rf_weight_role role)
 {
-    return role == RF_WEIGHT_MATRIX || role == RF_WEIGHT_EXPERTS;
+    return role == RF_WEIGHT_MATRIX || role == RF_WEIGHT_EXPERTS || role == RF_WEIGHT_HEADS;
 }
 
 /* Plans the tensors from `first` on in `form`, but for routers. */
@@ -120,7 +122,11 @@ static int load_planned(struct rf_model *model, struct rf_queue *queue, struct p
 {
     const struct rf_backend_ops *ops = queue->backend->ops;
     struct rf_kept *kept;
-    int code = rf_kept_open(&kept, folder, list->plans, list->count, model->allocator, error);
+    int code = 0;
+    for (int32_t i = 0; !code && i < list->count; i++)
+        code = rf_check_rows(list->plans[i].tensor, error);
+    if (!code)
+        code = rf_kept_open(&kept, folder, list->plans, list->count, model->allocator, error);
     if (code) return code;
     code =
         ops->weights_new(&model->weights, queue, list->plans, list->count, progress, user, error);

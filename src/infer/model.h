@@ -12,6 +12,8 @@ struct rf_layer {
     struct rf_weight *q_norm, *k_norm;           /* may be NULL */
     struct rf_weight *conv_in, *conv, *conv_out; /* replace q, k, v and o; conv is [n_embd][rows] */
     struct rf_weight *conv_in_bias, *conv_bias, *conv_out_bias; /* may be NULL */
+    /* Replace k and v in latent attention; the first three may be NULL, or replace q. */
+    struct rf_weight *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *k_b, *v_b;
     /* Replace q, k, v and o in a layer with the delta rule (RF_OP_DELTA). */
     struct rf_weight *delta_qkv, *delta_z, *delta_beta, *delta_alpha, *delta_out;
     struct rf_weight *delta_conv, *delta_decay, *delta_step, *delta_norm;

@@ -10,7 +10,7 @@
 #include "infer/features.h"
 #include "infer/pass.h"
 
-enum { LAYER_OPS = 20, HEAD_OPS = 3 };
+enum { LAYER_OPS = 26, HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
 {
@@ -288,6 +288,46 @@ static void add_rope_store(struct rf_program *program, int32_t i, const struct r
                        .weight = {whole ? NULL : layer->q_norm, whole ? NULL : layer->k_norm}};
 }
 
+/* A row's queries, [n_head][head_nope + rope_dim], and its latent with the rotated part behind it.
+ */
+static void add_latent_inputs(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    struct rf_op *in =
+        add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED,
+               layer->q_a ? RF_SLOT_Q_LOW : RF_SLOT_Q_BOTH, layer->q_a ? layer->q_a : layer->q);
+    in->n = 2;
+    in->out[1] = RF_SLOT_K;
+    in->weight[1] = layer->kv_a;
+    float eps = program->params->latent_eps;
+    add_op(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->kv_a_norm)->eps = eps;
+    if (!layer->q_a) return;
+    add_op(program, RF_OP_NORM, i, RF_SLOT_Q_LOW, RF_SLOT_Q_LOW_IN, layer->q_a_norm)->eps = eps;
+    add_op(program, RF_OP_LINEAR, i, RF_SLOT_Q_LOW_IN, RF_SLOT_Q_BOTH, layer->q_b);
+}
+
+/* Latent attention, absorbed: queries become latents, so that a row's latent is key and value of
+ * all heads as it is, and what a head attended to, a latent again, becomes its values. */
+static void add_latent(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    add_latent_inputs(program, i, layer);
+    struct rf_op *split =
+        add_op(program, RF_OP_SPLIT_HEADS, i, RF_SLOT_Q_BOTH, RF_SLOT_Q_NOPE, NULL);
+    split->n = 2;
+    split->out[1] = RF_SLOT_Q;
+    add_op(program, RF_OP_HEAD_LINEAR, i, RF_SLOT_Q_NOPE, RF_SLOT_Q, layer->k_b);
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_ROPE_STORE,
+                       .layer = i,
+                       .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_K},
+                       .rotation = layer_rotation(program->params, i)};
+    add_attention(program, i, layer);
+    program->body[program->n_body - 1].out[0] = RF_SLOT_UNGATED;
+    add_op(program, RF_OP_SPLIT_HEADS, i, RF_SLOT_UNGATED, RF_SLOT_LATENTS, NULL);
+    add_op(program, RF_OP_HEAD_LINEAR, i, RF_SLOT_LATENTS, RF_SLOT_VALUES, layer->v_b);
+    add_op(program, RF_OP_COPY, i, RF_SLOT_VALUES, RF_SLOT_ATTENDED, NULL);
+    add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->o_bias, layer->attn_post_norm);
+}
+
 /* Queries, keys and values, and attention over them. */
 static void add_attention_branch(struct rf_program *program, int32_t i,
                                  const struct rf_layer *layer, int taps_inputs)
@@ -404,6 +444,8 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         add_delta(program, i, layer);
     else if (layer->mamba_z)
         add_mamba(program, i, layer);
+    else if (layer->kv_a)
+        add_latent(program, i, layer);
     else if (layer->q)
         add_attention_branch(program, i, layer, taps_inputs);
     if (!layer->router && !layer->up) return;
@@ -456,6 +498,7 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     int experts = params->n_expert > 0;
     int32_t n_conv = params->conv_rows && !params->delta_values ? params->n_embd : 0,
             n_delta = rf_delta_values(params), n_gate = params->attn_gate ? n_q : 0;
+    int32_t n_head = params->n_head, n_both = params->latent ? (int32_t)rf_n_q_rows(params, 0) : 0;
     int32_t n_ff = rf_n_ff_dense(params), n_ff_expert = experts ? params->n_ff : 0,
             of_experts = experts ? params->n_embd : 0;
     int32_t n_window_q = params->n_head * params->window_head_dim, n_inputs = params->n_embd_layer,
@@ -466,8 +509,9 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_NORMED] = {.width = params->n_embd, .is_operand = 1, .has_floats = experts},
         [RF_SLOT_Q] = {.width = n_q},
         [RF_SLOT_K] = {.width = n_kv},
-        [RF_SLOT_V] = {.width = n_kv},
-        [RF_SLOT_ATTENDED] = {.width = n_q, .is_operand = 1},
+        [RF_SLOT_V] = {.width = params->latent ? 0 : n_kv},
+        [RF_SLOT_ATTENDED] = {.width = params->latent ? n_head * params->head_value : n_q,
+                              .is_operand = 1},
         [RF_SLOT_BRANCH] = {.width = params->n_embd},
         [RF_SLOT_GATE] = {.width = params->no_gate ? 0 : n_ff},
         [RF_SLOT_UP] = {.width = n_ff},
@@ -484,9 +528,14 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_SHARE] = {.width = params->n_ff_shared > 0},
         [RF_SLOT_CONV] = {.width = 3 * n_conv},
         [RF_SLOT_CONVOLVED] = {.width = n_conv, .is_operand = 1},
-        [RF_SLOT_Q_BOTH] = {.width = 2 * n_gate},
+        [RF_SLOT_Q_BOTH] = {.width = 2 * n_gate + n_both},
         [RF_SLOT_Q_GATE] = {.width = n_gate},
-        [RF_SLOT_UNGATED] = {.width = n_gate},
+        [RF_SLOT_UNGATED] = {.width = params->latent ? n_q : n_gate},
+        [RF_SLOT_Q_LOW] = {.width = params->latent_q},
+        [RF_SLOT_Q_LOW_IN] = {.width = params->latent_q, .is_operand = 1},
+        [RF_SLOT_Q_NOPE] = {.width = n_head * params->head_nope, .is_operand = 1, .by_head = 1},
+        [RF_SLOT_LATENTS] = {.width = n_head * params->latent, .is_operand = 1, .by_head = 1},
+        [RF_SLOT_VALUES] = {.width = n_head * params->head_value},
         [RF_SLOT_MIXED] = {.width = rf_delta_mixed(params)},
         [RF_SLOT_Z] = {.width = n_delta},
         [RF_SLOT_BETA] = {.width = params->delta_values},

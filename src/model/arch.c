@@ -72,6 +72,11 @@ const struct rf_arch_row rf_arch_rows[] = {
      .keys = RF_KEYS_MAMBA | RF_KEYS_EXPERTS | RF_KEYS_SHARED,
      .traits = {NEMOTRON_H, .expert_norm = 1, .expert_sigmoid = 1, .expert_least = 1e-20f,
                 .expert_choice_bias = 1}},
+    {.arch = RF_ARCH_DEEPSEEK2, /* DeepSeek V2 and V3, GLM 4.7 Flash */
+     .name = "deepseek2",
+     .gguf_rope = RF_ROPE_NORM,
+     .keys = RF_KEYS_EXPERTS | RF_KEYS_SHARED | RF_KEYS_LATENT,
+     .traits = {.expert_least = 1e-20f}},
     {.arch = RF_ARCH_OLMO2,
      .name = "olmo2", /* OLMo 3 is one with a window */
      .gguf_rope = RF_ROPE_NEOX,

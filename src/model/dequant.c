@@ -126,6 +126,19 @@ static void dequant_w4a8(const uint8_t *restrict block, float *restrict out)
     }
 }
 
+static void dequant_w4a8_g128(const uint8_t *restrict block, float *restrict out)
+{
+    float d = load_f16(block) * 0.0625f;
+    int a = (int8_t)block[2];
+    for (int half = 0; half < 2; half++, out += 64) {
+        const uint8_t *q = block + 3 + 32 * half;
+        for (int i = 0; i < 32; i++) {
+            out[i] = d * (float)(a * ((int)(q[i] & 15) - 8));
+            out[i + 32] = d * (float)(a * ((int)(q[i] >> 4) - 8));
+        }
+    }
+}
+
 /* ---- blocks of 256 ("K quants"): 8 groups of 32 or 16 of 16, each with a small scale under the
  * block's ---- */
 
@@ -246,7 +259,8 @@ static block_fn *const block_of[RF_DTYPE_LIMIT] = {
     [RF_Q5_1] = dequant_q5_1,     [RF_Q8_0] = dequant_q8_0,     [RF_Q2_K] = dequant_q2_k,
     [RF_Q3_K] = dequant_q3_k,     [RF_Q4_K] = dequant_q4_k,     [RF_Q5_K] = dequant_q5_k,
     [RF_Q6_K] = dequant_q6_k,     [RF_MXFP4] = dequant_mxfp4,   [RF_W4A8] = dequant_w4a8,
-    [RF_IQ4_NL] = dequant_iq4_nl, [RF_IQ4_XS] = dequant_iq4_xs,
+    [RF_IQ4_NL] = dequant_iq4_nl, [RF_IQ4_XS] = dequant_iq4_xs, [RF_W4A8_G128] = dequant_w4a8_g128,
+    [RF_W4A8_ROW] = dequant_w4a8,
 };
 
 static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, size_t n)

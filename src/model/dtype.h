@@ -25,9 +25,11 @@
     X(IQ4_XS, 23, 256, 136, 30) \
     X(BF16,  30, 1,   2,   32) \
     X(MXFP4, 39, 32,  17,  38) \
-    X(W4A8,  63, 64,  34,  1024)
+    X(W4A8,  63, 64,  34,  1024) \
+    X(W4A8_G128, 64, 128, 67, 1025) \
+    X(W4A8_ROW,  65, 64,  34, 1026)
 
-/* A file's type number is a value of this enum, but for RF_W4A8. */
+/* A file's type number is a value of this enum, but for RF_W4A8 and those behind it. */
 enum rf_dtype {
 #define RF_ROW(NAME, number, ...) RF_##NAME = number,
     RF_EACH_DTYPE(RF_ROW)
@@ -42,6 +44,22 @@ enum rf_dtype {
  * the row. In a file the blocks are I8, whose rows are as long as the row's bytes, and the UINT32
  * of this key says that they are blocks. */
 #define RF_W4A8_KEY "riffle.w4a8.group"
+
+/* The same with sums that stay integers to the end of a row, which has one scale d, the same in all
+ * of its blocks. W4A8_ROW: blocks as above. W4A8_G128: 128 values, d, an integer a of 8 bits from
+ * -15 to 15 but 0, and the codes of 64 values and of the next 64 as above; value = d / 16 a (code -
+ * 8). Their files have a UINT32 of this key, too, the number of levels of scales: 1 or 2. */
+#define RF_W4A8_LEVELS_KEY "riffle.w4a8.levels"
+enum {
+    RF_W4A8_MOST_A = 15,
+    RF_W4A8_MOST_K = 131072 /* values of a row: their products with 8 bits are summed in 32 */
+};
+
+/* 1 for W4A8_G128 and W4A8_ROW. */
+static inline int rf_is_row_dtype(enum rf_dtype dtype)
+{
+    return dtype == RF_W4A8_G128 || dtype == RF_W4A8_ROW;
+}
 
 struct rf_dtype_info {
     const char *name;     /* "Q4_K" */

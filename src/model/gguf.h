@@ -115,6 +115,13 @@ void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch);
 /* Reads all parameters but n_vocab and others that depend on tensors. Those of a head are a
  * llama's, under the head's keys. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
+/* Parts of it for latent attention (gguf_latent.c): sizes of heads, whose number is read, and the
+ * factor of scores; how experts' shares are made; groups of experts and the shared one. */
+void rf_gguf_read_latent(struct rf_gguf *gguf);
+void rf_gguf_read_gating(struct rf_gguf *gguf);
+void rf_gguf_read_groups(struct rf_gguf *gguf);
+/* YaRN's magnitude; `weight` is the file's multiplier. Multiplies the factor of scores. */
+double rf_gguf_latent_magnitude(struct rf_gguf *gguf, double factor, double weight);
 /* Sets which biases the model has. Call when the tensors are sorted. */
 void rf_gguf_find_biases(struct rf_gguf *gguf);
 void rf_gguf_read_vocab(struct rf_gguf *gguf);

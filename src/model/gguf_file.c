@@ -163,19 +163,24 @@ static void take_dimensions(struct rf_cursor *cursor, struct rf_tensor *tensor)
     }
 }
 
-/* Rows of I8 that are blocks of W4A8. */
-static void take_w4a8(struct rf_reading *reading, struct rf_tensor *tensor)
+/* Rows of I8 that are blocks of a type like W4A8. */
+static void take_w4a8(struct rf_reading *reading, enum rf_dtype dtype, struct rf_tensor *tensor)
 {
-    const struct rf_dtype_info *info = rf_dtype_info(RF_W4A8);
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
     if (tensor->ne[0] % info->block_bytes)
         rf_bad(reading, RF_ERR_FORMAT,
-               "tensor %s has rows of %" PRId64 " bytes, but W4A8 comes in blocks of %" PRIu32,
-               tensor->name, tensor->ne[0], info->block_bytes);
+               "tensor %s has rows of %" PRId64 " bytes, but %s comes in blocks of %" PRIu32,
+               tensor->name, tensor->ne[0], info->name, info->block_bytes);
+    if (rf_is_row_dtype(dtype) &&
+        tensor->ne[0] / info->block_bytes > RF_W4A8_MOST_K / info->block_elems)
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "tensor %s: rows of %s have up to %d values, as many as sums of 32 bits hold",
+               tensor->name, info->name, (int)RF_W4A8_MOST_K);
     if (tensor->ne[0] > INT64_MAX / 2)
         rf_bad(reading, RF_ERR_FORMAT, "tensor %s is larger than any file", tensor->name);
     else
         tensor->ne[0] = tensor->ne[0] / info->block_bytes * info->block_elems;
-    tensor->dtype = RF_W4A8;
+    tensor->dtype = dtype;
 }
 
 /* The ids of a head. Until they are taken out of the list, they count as twice as many floats. */
@@ -205,8 +210,23 @@ static void find_ids(struct rf_gguf *gguf)
     source->n_tensors = n;
 }
 
-/* `is_w4a8`: what I8 stands for in this file. */
-static void take_tensor(struct rf_gguf *gguf, struct rf_cursor *cursor, int is_w4a8,
+/* What I8 stands for in this file; RF_F32: nothing. */
+static enum rf_dtype dtype_of_i8(struct rf_gguf *gguf)
+{
+    static const enum rf_dtype types[] = {RF_W4A8, RF_W4A8_ROW, RF_W4A8_G128};
+    int64_t group = rf_gguf_integer(gguf, RF_W4A8_KEY, 0, INT32_MAX, -1);
+    int64_t levels = rf_gguf_integer(gguf, RF_W4A8_LEVELS_KEY, 1, 2, 0);
+    if (group > 0 && group % rf_dtype_info(RF_W4A8)->block_elems)
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "key " RF_W4A8_KEY " is %" PRId64 ", which is not a multiple of 64", group);
+    if (levels && group != (levels == 1 ? 0 : rf_dtype_info(RF_W4A8_G128)->block_elems))
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "key " RF_W4A8_LEVELS_KEY " is %" PRId64 ", but " RF_W4A8_KEY " is not %d", levels,
+               levels == 1 ? 0 : 128);
+    return group < 0 ? RF_F32 : types[levels];
+}
+
+static void take_tensor(struct rf_gguf *gguf, struct rf_cursor *cursor, enum rf_dtype of_i8,
                         struct rf_tensor *tensor, uint64_t *offset)
 {
     struct rf_reading *reading = cursor->reading;
@@ -219,15 +239,15 @@ static void take_tensor(struct rf_gguf *gguf, struct rf_cursor *cursor, int is_w
     uint32_t type = rf_cursor_u32(cursor, "a tensor's type");
     *offset = rf_cursor_u64(cursor, "a tensor's offset");
     int is_ids = type == RF_GGUF_TENSOR_I64 && gguf->is_head && rf_str_is(name, RF_GGUF_IDS);
-    if (is_ids || (type == RF_GGUF_TENSOR_I8 && is_w4a8)) {
+    if (is_ids || (type == RF_GGUF_TENSOR_I8 && of_i8 != RF_F32)) {
         if (is_ids)
             take_ids(gguf, tensor);
         else
-            take_w4a8(reading, tensor);
+            take_w4a8(reading, of_i8, tensor);
         if (!reading->code) set_tensor_bytes(reading, tensor);
         return;
     }
-    if (!rf_dtype_info(type) || type == RF_W4A8)
+    if (!rf_dtype_info(type) || type >= RF_W4A8)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %s is of type %" PRIu32 " (%s), which is not read", tensor->name, type,
                foreign_type(type));
@@ -263,12 +283,9 @@ static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64
     struct rf_source *source = reading->source;
     source->tensors = rf_keep(reading, (size_t)n, sizeof *source->tensors, "tensors");
     uint64_t *offsets = rf_take(reading, (size_t)n, sizeof *offsets, "tensors");
-    int64_t group = rf_gguf_integer(gguf, RF_W4A8_KEY, 0, INT32_MAX, -1);
-    if (group > 0 && group % rf_dtype_info(RF_W4A8)->block_elems)
-        rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "key " RF_W4A8_KEY " is %" PRId64 ", which is not a multiple of 64", group);
+    enum rf_dtype of_i8 = dtype_of_i8(gguf);
     for (uint64_t i = 0; !reading->code && i < n; i++)
-        take_tensor(gguf, cursor, group >= 0, &source->tensors[i], &offsets[i]);
+        take_tensor(gguf, cursor, of_i8, &source->tensors[i], &offsets[i]);
     if (reading->code) return;
     source->n_tensors = (int32_t)n;
 

@@ -81,7 +81,8 @@ static void read_kv_heads(struct rf_gguf *gguf)
 static void read_further_layers(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
-    if (!(rf_arch_row(params->arch)->keys & (RF_KEYS_DELTA | RF_KEYS_MAMBA))) return;
+    if (!(rf_arch_row(params->arch)->keys & (RF_KEYS_DELTA | RF_KEYS_MAMBA | RF_KEYS_LATENT)))
+        return;
     gguf->n_further =
         (int32_t)rf_gguf_integer(gguf, ".nextn_predict_layers", 0, params->n_layer - 1, 0);
     params->n_layer -= gguf->n_further;
@@ -153,6 +154,10 @@ static void read_attention(struct rf_gguf *gguf)
                "%" PRId32 " attention heads do not divide the embedding length, %" PRId32,
                params->n_head, params->n_embd);
     params->head_dim = head_dim ? head_dim : params->n_embd / params->n_head;
+    if (rf_arch_row(params->arch)->keys & RF_KEYS_LATENT) {
+        rf_gguf_read_latent(gguf);
+        return;
+    }
     int32_t value_dim = gguf_count(gguf, ".attention.value_length", params->head_dim);
     if (value_dim != params->head_dim)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
@@ -182,6 +187,8 @@ static void gguf_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
     double weight = rf_gguf_float(gguf, ".rope.scaling.yarn_log_multiplier", 0);
     double magnitude =
         rf_yarn_magnitude(factor, 1) / (weight != 0 ? rf_yarn_magnitude(factor, weight) : 1);
+    if (rf_arch_row(gguf->reading->source->params.arch)->keys & RF_KEYS_LATENT)
+        magnitude = rf_gguf_latent_magnitude(gguf, factor, weight);
     const struct rf_yarn yarn = {
         .factor = factor,
         .original = gguf_count(gguf, ".rope.scaling.original_context_length", trained),
@@ -244,12 +251,12 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
                 {".residual_scale", 1, RF_KEYS_SCALES, 0},
                 {".embedding_scale", 1, RF_KEYS_SCALES, 0},
                 {".rope.scaling.yarn_ext_factor", 1, 0, 0},
-                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE, 0},
-                {".expert_weights_scale", 1, RF_KEYS_MAMBA, 0},
-                {".expert_group_count", 1, 0, 1},
+                {".rope.scaling.yarn_log_multiplier", 0, RF_KEYS_TEMPERATURE | RF_KEYS_LATENT, 0},
+                {".expert_weights_scale", 1, RF_KEYS_MAMBA | RF_KEYS_LATENT, 0},
+                {".expert_group_count", 1, RF_KEYS_LATENT, 1},
                 {".moe_latent_size", 0, 0, 1},
                 {".leading_dense_block_count", 0, RF_KEYS_EXPERTS, 1},
-                {".expert_shared_count", 0, RF_KEYS_MAMBA, 1}};
+                {".expert_shared_count", 0, RF_KEYS_MAMBA | RF_KEYS_LATENT, 1}};
     struct rf_reading *reading = gguf->reading;
     unsigned read = rf_arch_row(reading->source->params.arch)->keys;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -336,13 +343,16 @@ static void read_experts(struct rf_gguf *gguf)
                "key %s is %" PRId32 "; a %s model with experts is not supported", gguf->key,
                params->n_expert, params->arch_name);
     if (!params->n_expert) return;
+    if (rf_arch_row(params->arch)->keys & RF_KEYS_LATENT) rf_gguf_read_gating(gguf);
     params->n_expert_used = need(gguf, gguf_count(gguf, ".expert_used_count", 0));
     /* The softmax of all, then of the chosen ones, is the softmax of the chosen ones. */
     enum { UNSET = 0, SOFTMAX = 1, SIGMOID = 2, SOFTMAX_OF_CHOSEN = 3 };
     int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
-    int is_known = params->expert_sigmoid
-                       ? gating == SIGMOID || (params->one_branch && gating == UNSET)
-                       : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
+    int is_known =
+        params->expert_sigmoid
+            ? gating == SIGMOID ||
+                  ((params->one_branch || params->arch == RF_ARCH_DEEPSEEK2) && gating == UNSET)
+            : gating == UNSET || gating == SOFTMAX || gating == SOFTMAX_OF_CHOSEN;
     if (!is_known)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "key %s is %" PRId64 "; of this architecture only a %s is supported", gguf->key,
@@ -352,7 +362,9 @@ static void read_experts(struct rf_gguf *gguf)
     if (params->one_branch) params->expert_norm = rf_gguf_bool(gguf, ".expert_weights_norm", 0);
     params->n_ff_dense = params->n_ff;
     params->n_ff = gguf_count(gguf, ".expert_feed_forward_length", params->n_ff);
-    if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)
+    if (rf_arch_row(params->arch)->keys & RF_KEYS_LATENT)
+        rf_gguf_read_groups(gguf);
+    else if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)
         params->n_ff_shared =
             gguf_count(gguf, ".expert_shared_feed_forward_length", params->n_ff_dense);
 }
@@ -430,6 +442,11 @@ void rf_gguf_find_biases(struct rf_gguf *gguf)
                        has_layer_tensor(source, rf_has_ffn, "ffn_up.bias") ||
                        has_layer_tensor(source, rf_has_ffn, "ffn_down.bias");
     if (rf_arch_row(params->arch)->keys & RF_KEYS_LAYERS) rf_gguf_find_layers(gguf);
+    if (params->arch == RF_ARCH_DEEPSEEK2 && params->expert_sigmoid) {
+        char name[64]; /* the first layers may have no experts */
+        snprintf(name, sizeof name, "blk.%" PRId32 ".exp_probs_b.bias", params->n_layer - 1);
+        params->expert_choice_bias = rf_source_tensor(source, name) != NULL;
+    }
     if (params->is_mamba)
         params->conv_bias = has_layer_tensor(source, rf_is_mamba, "ssm_conv1d.bias");
 }
@@ -484,7 +501,9 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);
     if (!gguf->reading->code) read_rope_scaling(gguf);
+    float scores = params->attention_scale; /* latent attention has it from its rotation */
     if (!gguf->reading->code) gguf_scales(gguf);
+    if (params->latent) params->attention_scale = scores;
     if (!gguf->reading->code) rf_arch_end(gguf->reading);
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);

@@ -163,11 +163,13 @@ static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
     return most;
 }
 
-static int has_w4a8(const struct rf_gguf_copy *copy)
+/* The type that I8 stands for, W4A8 or one like it; RF_F32: none. */
+static enum rf_dtype dtype_of_i8(const struct rf_gguf_copy *copy)
 {
-    int has = 0;
-    for (size_t i = 0; i < copy->n_tensors; i++) has |= copy->tensors[i].dtype == RF_W4A8;
-    return has;
+    enum rf_dtype dtype = RF_F32;
+    for (size_t i = 0; i < copy->n_tensors; i++)
+        if (copy->tensors[i].dtype >= RF_W4A8) dtype = copy->tensors[i].dtype;
+    return dtype;
 }
 
 /* The keys whose values depend on the types of the tensors. */
@@ -176,7 +178,7 @@ struct set_key {
     uint32_t number;
     int is_there; /* the file that is read has it */
 };
-enum { N_SETS = 3 };
+enum { N_SETS = 4 };
 
 static void put_set_key(struct rf_writer *output, const struct set_key *set)
 {
@@ -212,11 +214,11 @@ static void put_values(struct rf_writer *output, const struct rf_gguf *gguf, str
 static void put_tensor(struct rf_writer *output, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor;
-    int is_w4a8 = copied->dtype == RF_W4A8;
+    int is_w4a8 = copied->dtype >= RF_W4A8;
     uint64_t columns = (uint64_t)tensor->ne[0];
     put_string(output, tensor->name);
     put_u32(output, (uint32_t)tensor->n_dims);
-    put_u64(output, is_w4a8 ? rf_dtype_bytes(RF_W4A8, columns) : columns);
+    put_u64(output, is_w4a8 ? rf_dtype_bytes(copied->dtype, columns) : columns);
     for (int32_t i = 1; i < tensor->n_dims; i++) put_u64(output, (uint64_t)tensor->ne[i]);
     put_u32(output, is_w4a8 ? RF_GGUF_TENSOR_I8 : (uint32_t)copied->dtype);
     put_u64(output, copied->offset);
@@ -238,11 +240,13 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
 {
     const struct rf_gguf *gguf = &copy->private_->gguf;
     struct rf_writer output = {&copy->private_->allocator, header, error, 0};
+    enum rf_dtype of_i8 = dtype_of_i8(copy);
     struct set_key sets[N_SETS] = {
         {"general.file_type", rf_dtype_info(most_frequent(copy))->file_type, 0},
         {"general.quantization_version", QUANTIZATION_VERSION, 0},
-        {has_w4a8(copy) ? RF_W4A8_KEY : NULL, (uint32_t)copy->w4a8_group, 0}};
-    size_t n_values = gguf->n_values + N_SETS - !sets[N_SETS - 1].key, start = header->count;
+        {of_i8 != RF_F32 ? RF_W4A8_KEY : NULL, (uint32_t)copy->w4a8_group, 0},
+        {rf_is_row_dtype(of_i8) ? RF_W4A8_LEVELS_KEY : NULL, of_i8 == RF_W4A8_ROW ? 1 : 2, 0}};
+    size_t n_values = gguf->n_values + N_SETS - !sets[2].key - !sets[3].key, start = header->count;
     *alignment = gguf->alignment;
     place_tensors(copy, *alignment);
     for (size_t i = 0; i < gguf->n_values; i++) {

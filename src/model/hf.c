@@ -1,5 +1,6 @@
 /* Finds and maps the files of a folder, then reads them in order. */
 #include "model/hf.h"
+#include "model/hf_class.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -228,6 +229,7 @@ static void hf_read_all(struct rf_hf *hf)
     if (!reading->code) rf_hf_read_sampling(hf);
     hf_read_pooling(hf);
     hf_read_prompts(hf);
+    if (reading->source->params.latent) rf_hf_split_latent(hf);
     rf_tensors_split(reading);
     if (hf->adds_one) rf_norms_add_one(reading);
     if (reading->source->params.delta_values) rf_decays_from_log(reading);

@@ -32,6 +32,7 @@ struct rf_hf {
     int has_vision;             /* tensors that are not the text model's are left out */
     int is_tied;                /* the output head is the embedding */
     int adds_one;               /* weights w of norms count as 1 + w */
+    int32_t n_further;          /* layers behind the model's own, which are left out */
     int32_t position_offset;    /* rows of the positions' table that no token of a text has */
     /* Of a draft head. Writes GGUF's name of a tensor, "" for one that is left out; 0: the name is
      * not known. NULL: the tensors are a model's. */

@@ -48,6 +48,14 @@ struct rf_hf_class {
     double partial;                   /* partial_rotary_factor; 0: it must be 1 */
     /* The sizes of layers with the delta rule, linear_*; 0: no layer has it. */
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_rows;
+    /* Latent attention: kv_lora_rank, q_lora_rank, and elements of a head, qk_rope_head_dim,
+     * qk_nope_head_dim and v_head_dim; 0: the class has it not. Beside it groups of experts, those
+     * that are chosen, shared experts, and layers before those with experts; -1: the number
+     * is not read. */
+    int32_t latent, latent_q, head_rope, head_nope, head_value;
+    int32_t n_group, topk_group, n_shared, first_dense;
+    double routed_scale; /* routed_scaling_factor; 0: 1 */
+    int has_sigmoids;    /* shares of experts are sigmoids; else topk_method is read */
     /* Mamba-2's sizes: groups, heads, elements of a state; expand; 0: no layer has it. */
     int32_t mamba_groups, mamba_heads, mamba_state, mamba_expand;
 };
@@ -65,6 +73,10 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class);
  * known (hf_layers.c). */
 void rf_hf_read_layer_sizes(struct rf_hf *hf);
 void rf_hf_check_layer_sizes(struct rf_hf *hf);
+/* Reads the sizes of latent attention, and its experts (hf_latent.c). */
+void rf_hf_read_latent(struct rf_hf *hf, const struct rf_hf_class *class);
+/* Makes of each kv_b_proj the matrices of the heads' keys and values. Call before sorting. */
+void rf_hf_split_latent(struct rf_hf *hf);
 
 /* Reads which layers have Mamba-2, and the sizes of these and of experts (hf_mamba.c). */
 void rf_hf_read_mamba(struct rf_hf *hf, const struct rf_hf_class *class);

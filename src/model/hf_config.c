@@ -269,7 +269,7 @@ static void read_scales(struct rf_hf *hf, const struct rf_hf_class *class)
 static void read_experts(struct rf_hf *hf, const struct rf_hf_class *class)
 {
     struct rf_params *params = &hf->reading.source->params;
-    if (!class->n_expert || class->mamba_heads) return;
+    if (!class->n_expert || class->mamba_heads || class->latent) return;
     params->n_expert = rf_hf_count(hf, hf->text, "num_local_experts", class->n_expert);
     params->n_expert = rf_hf_count(hf, hf->text, "num_experts", params->n_expert);
     params->n_expert_used = rf_hf_count(hf, hf->text, "num_experts_per_tok", class->n_expert_used);
@@ -353,7 +353,10 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     params->n_head = rf_hf_count(hf, hf->text, "num_attention_heads", class->n_head);
     hf->is_tied = rf_hf_flag(hf, hf->config, "tie_word_embeddings", class->is_tied);
     if (hf->reading.code) return;
-    read_heads(hf, class);
+    if (class->latent)
+        rf_hf_read_latent(hf, class);
+    else
+        read_heads(hf, class);
     int has_layers = (rf_arch_row(params->arch)->keys & RF_KEYS_LAYERS) != 0;
     if (has_layers) rf_hf_read_layer_sizes(hf);
     params->rms_eps =

@@ -193,6 +193,16 @@ static struct rf_str type_in_phi3(struct rf_hf *hf, struct rf_str type)
     return type;
 }
 
+/* The factor of scores of latent attention beside a scaling (transformers, yarn_apply_mscale). */
+static void grow_scores(struct rf_hf *hf, const struct rotation *rotation)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    double weight = rope_number(hf, rotation, "mscale_all_dim", 0);
+    if (!params->latent || weight == 0) return;
+    float grown = (float)rf_yarn_magnitude(rope_factor(hf, rotation, 1), weight);
+    params->attention_scale *= grown * grown;
+}
+
 static void read_rotation(struct rf_hf *hf, const struct rotation *rotation)
 {
     static const struct {
@@ -211,6 +221,7 @@ static void read_rotation(struct rf_hf *hf, const struct rotation *rotation)
     rotation->to->theta =
         (float)rope_number(hf, rotation, "rope_theta", (double)rotation->to->theta);
     if (type.bytes == 0 || rf_str_is(type, "default")) return;
+    grow_scores(hf, rotation);
     if (hf->reading.source->params.arch == RF_ARCH_PHI3) type = type_in_phi3(hf, type);
     if (rf_str_is(type, "linear")) {
         rotation->to->scale = (float)(1 / rope_factor(hf, rotation, 1));

@@ -176,6 +176,35 @@ static void check_layers(struct rf_reading *reading, const struct rf_params *par
                    i, rf_has_window(params, i) ? "with" : "without");
 }
 
+static void check_latent(struct rf_reading *reading, const struct rf_params *params)
+{
+    const int32_t sizes[] = {params->latent, params->rope_dim, params->head_nope,
+                             params->head_value};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] <= 0 || sizes[i] > RF_MAX_LATENT)
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "latents have %" PRId32 " elements and %" PRId32 " rotated ones, heads %" PRId32
+                   " and values of %" PRId32 "; from 1 to %d of each are supported",
+                   sizes[0], sizes[1], sizes[2], sizes[3], RF_MAX_LATENT);
+    if (params->n_head > INT32_MAX / (2 * RF_MAX_LATENT))
+        rf_bad(reading, RF_ERR_FORMAT, "%" PRId32 " attention heads are too many", params->n_head);
+}
+
+static void check_groups(struct rf_reading *reading, const struct rf_params *params)
+{
+    int32_t groups = params->expert_groups, used = params->expert_groups_used;
+    if (!groups) return;
+    if (groups < 0 || params->n_expert % groups ||
+        params->n_expert / groups < params->expert_group_top)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "%" PRId32 " experts are not in %" PRId32 " groups of %" PRId32 " at least",
+               params->n_expert, groups, params->expert_group_top);
+    else if (used < 1 || used > groups || params->n_expert / groups * used < params->n_expert_used)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "a row uses %" PRId32 " experts from %" PRId32 " of %" PRId32 " groups of %" PRId32,
+               params->n_expert_used, used, groups, params->n_expert / groups);
+}
+
 int rf_params_check(struct rf_reading *reading)
 {
     const struct rf_params *params = &reading->source->params;
@@ -193,6 +222,8 @@ int rf_params_check(struct rf_reading *reading)
     if (params->n_expert > RF_MAX_EXPERTS)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "%" PRId32 " experts; at most %d are supported",
                params->n_expert, RF_MAX_EXPERTS);
+    if (params->latent || params->head_nope) check_latent(reading, params);
+    if (!reading->code) check_groups(reading, params);
     if (rf_n_q_rows(params, 0) > INT32_MAX)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " attention heads of dimension %" PRId32 " are too many", params->n_head,
@@ -223,7 +254,9 @@ void rf_layout_expect(struct rf_reading *reading, unsigned char *expected, const
     }
     expected[tensor - source->tensors] = 1;
     const int64_t *ne = tensor->ne;
-    int64_t ne2 = shape->role == RF_WEIGHT_EXPERTS ? source->params.n_expert : 1;
+    int64_t ne2 = shape->role == RF_WEIGHT_EXPERTS ? source->params.n_expert
+                  : shape->role == RF_WEIGHT_HEADS ? source->params.n_head
+                                                   : 1;
     char third[32] = "";
     if (ne2 != 1) snprintf(third, sizeof third, ", %" PRId64, ne2);
     if (ne[0] != shape->ne0 || ne[1] != shape->ne1 || ne[2] != ne2 || ne[3] != 1)

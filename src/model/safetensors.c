@@ -86,6 +86,12 @@ static const struct alias {
      "mixer.shared_experts.down_proj.weight"},
     {RF_ARCH_NEMOTRON_H, "mlp.gate.weight", "mixer.gate.weight"},
     {RF_ARCH_NEMOTRON_H, "feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"},
+    {RF_ARCH_DEEPSEEK2, "feed_forward.expert_bias", "mlp.gate.e_score_correction_bias"},
+    {RF_ARCH_DEEPSEEK2, "mlp.shared_expert.gate_proj.weight",
+     "mlp.shared_experts.gate_proj.weight"},
+    {RF_ARCH_DEEPSEEK2, "mlp.shared_expert.up_proj.weight", "mlp.shared_experts.up_proj.weight"},
+    {RF_ARCH_DEEPSEEK2, "mlp.shared_expert.down_proj.weight",
+     "mlp.shared_experts.down_proj.weight"},
     {RF_ARCH_GLM4, "post_attention_layernorm.weight", "post_self_attn_layernorm.weight"},
     {RF_ARCH_GLM4, "pre_feedforward_layernorm.weight", "post_attention_layernorm.weight"},
     {RF_ARCH_GLM4, "post_feedforward_layernorm.weight", "post_mlp_layernorm.weight"},
@@ -358,6 +364,17 @@ static void drop_positions(struct rf_tensor *tensor, int32_t rows)
     tensor->bytes -= bytes;
 }
 
+/* Whether the tensor is of one of the layers that are left out. */
+static int is_further(const struct rf_hf *hf, const char *name)
+{
+    static const char prefix[] = "model.layers.";
+    int32_t first = hf->reading.source->params.n_layer;
+    if (!hf->n_further || strncmp(name, prefix, strlen(prefix)) != 0) return 0;
+    const char *end = skip_layer(name + strlen(prefix));
+    long layer = end && *end == '.' ? strtol(name + strlen(prefix), NULL, 10) : -1;
+    return layer >= first && layer - first < hf->n_further;
+}
+
 static void read_header_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
@@ -368,7 +385,8 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (reader->hf->has_vision) name = name_in_text_model(name, of_text, sizeof of_text);
     if (!name) return;
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
-    /* A layer that predicts further tokens. */
+    /* Layers that predict further tokens. */
+    if (is_further(reader->hf, name)) return;
     if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
     if (reading->source->params.encoder && rf_encoder_leaves_out(reading->source, name)) return;
     if (reading->source->params.one_branch && takes_prefix(&name, "backbone.")) {

@@ -44,6 +44,7 @@ enum rf_arch {
     RF_ARCH_GRANITEHYBRID,
     RF_ARCH_NEMOTRON_H,
     RF_ARCH_NEMOTRON_H_MOE,
+    RF_ARCH_DEEPSEEK2,
     RF_ARCH_GEMMA4
 };
 
@@ -51,7 +52,7 @@ enum rf_arch {
  * llama weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
-enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16, RF_MAX_DELTA = 1024 };
+enum { RF_MAX_EXPERTS = 1024, RF_MAX_CONV_ROWS = 16, RF_MAX_DELTA = 1024, RF_MAX_LATENT = 2048 };
 
 /* Matrices that a file has as one tensor, their rows one behind the other. */
 enum rf_fused {
@@ -171,6 +172,16 @@ struct rf_params {
     int32_t layer_scale;    /* a layer's result is times layer_output_scale.weight */
     int32_t attn_gate; /* attention's results are times a sigmoid; attn_q.weight has for each head
                           the rows of q, then those of its gate */
+    /* Latent attention (deepseek2): all heads read one row of head_dim elements, the latent and
+     * behind it rope_dim rotated ones; n_head_kv is 1. A head's query has head_nope elements, which
+     * its own matrix makes `latent` of, and the rotated ones. What it attends to, a latent, its
+     * other matrix makes head_value of. latent is 0: no such attention. */
+    int32_t latent, head_nope, head_value;
+    float latent_eps; /* epsilon of the norms of latents; 0: rms_eps */
+    int32_t latent_q; /* width of what queries are made of; 0: the row itself */
+    /* Experts are chosen from groups: the expert_groups_used with the greatest sums of their
+     * expert_group_top best values. 0: from all. */
+    int32_t expert_groups, expert_groups_used, expert_group_top;
 };
 
 static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
@@ -341,6 +352,12 @@ static inline int rf_is_dense(const struct rf_params *params, int32_t layer)
 static inline int rf_has_experts(const struct rf_params *params, int32_t layer)
 {
     return rf_has_ffn(params, layer) && !rf_is_dense(params, layer);
+}
+
+/* Elements of a query as its matrix makes it. */
+static inline int32_t rf_head_query(const struct rf_params *params)
+{
+    return params->latent ? params->head_nope + params->rope_dim : params->head_dim;
 }
 
 static inline int32_t rf_n_ff_dense(const struct rf_params *params)

@@ -19,6 +19,8 @@
 #define RF_DELTA_DECAY "ssm_a"
 #define RF_DELTA_NORM "ssm_norm.weight"
 #define RF_MAMBA_SKIP "ssm_d"
+#define RF_K_B "attn_k_b.weight" /* a safetensors file has both as one, k_b transposed */
+#define RF_V_B "attn_v_b.weight"
 
 enum rf_weight_role {
     RF_WEIGHT_MATRIX,  /* weights of a linear layer */
@@ -26,6 +28,7 @@ enum rf_weight_role {
     RF_WEIGHT_VECTOR,  /* a norm's gain or biases: kept in F32 */
     RF_WEIGHT_ROUTER,  /* the matrix that chooses experts: BF16, whatever the form */
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
+    RF_WEIGHT_HEADS,   /* a matrix for each head of latent attention */
 };
 
 /* These name this norm after the branch before it. */
@@ -48,11 +51,11 @@ enum rf_weight_role {
 
 /* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
- * prefix. EXPERTS are [ne0, ne1, n_expert], in a safetensors file one tensor for each expert, whose
- * number takes the place of the *. Names, shape and condition are expressions over `p`, a const
- * struct rf_params *, and of a layer's tensor `layer`, its number, which must be in scope where X
- * uses them. In a GGUF file a layer's names follow
- * "blk.N.", in a safetensors file "model.layers.N.". */
+ * prefix. HEADS are [ne0, ne1, n_head]; EXPERTS are [ne0, ne1, n_expert], in a safetensors file one
+ * tensor for each expert, whose number takes the place of the *. Names, shape and condition are
+ * expressions over `p`, a const struct rf_params *, and of a layer's tensor `layer`, its number,
+ * which must be in scope where X uses them. In a GGUF file a layer's names follow "blk.N.", in a
+ * safetensors file "model.layers.N.". */
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
@@ -81,13 +84,25 @@ enum rf_weight_role {
     X(attn_norm_bias, "attn_norm.bias", "input_layernorm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && RF_HAS_INPUT_NORM(p)) \
     X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p, layer), \
-      rf_has_attention(p, layer)) \
+      rf_has_attention(p, layer) && !p->latent_q) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p, layer), \
-      rf_has_keys(p, layer)) \
+      rf_has_keys(p, layer) && !p->latent) \
     X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p, layer), \
-      rf_has_keys(p, layer) && !rf_v_is_k(p, layer)) \
-    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_q(p, layer), p->n_embd, \
+      rf_has_keys(p, layer) && !rf_v_is_k(p, layer) && !p->latent) \
+    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_attended(p, layer), p->n_embd, \
       rf_has_attention(p, layer)) \
+    X(q_a, "attn_q_a.weight", "self_attn.q_a_proj.weight", MATRIX, p->n_embd, p->latent_q, \
+      p->latent_q > 0) \
+    X(q_a_norm, "attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", VECTOR, p->latent_q, 1, \
+      p->latent_q > 0) \
+    X(q_b, "attn_q_b.weight", "self_attn.q_b_proj.weight", MATRIX, p->latent_q, \
+      rf_n_q_rows(p, layer), p->latent_q > 0) \
+    X(kv_a, "attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight", MATRIX, p->n_embd, \
+      p->head_dim, p->latent > 0) \
+    X(kv_a_norm, "attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight", VECTOR, p->latent, 1, \
+      p->latent > 0) \
+    X(k_b, RF_K_B, "self_attn.kv_b_proj.weight", HEADS, p->head_nope, p->latent, p->latent > 0) \
+    X(v_b, RF_V_B, "self_attn.kv_b_proj.values", HEADS, p->latent, p->head_value, p->latent > 0) \
     X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q_rows(p, layer), 1, \
       p->qkv_bias && rf_has_attention(p, layer)) \
     X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p, layer), 1, \
@@ -243,7 +258,15 @@ static inline int64_t rf_n_q(const struct rf_params *params, int32_t layer)
 /* Rows of attn_q.weight. */
 static inline int64_t rf_n_q_rows(const struct rf_params *params, int32_t layer)
 {
-    return rf_n_q(params, layer) * (params->attn_gate ? 2 : 1);
+    int64_t rows =
+        params->latent ? (int64_t)params->n_head * rf_head_query(params) : rf_n_q(params, layer);
+    return rows * (params->attn_gate ? 2 : 1);
+}
+
+/* Columns of attn_output.weight. */
+static inline int64_t rf_n_attended(const struct rf_params *params, int32_t layer)
+{
+    return params->latent ? (int64_t)params->n_head * params->head_value : rf_n_q(params, layer);
 }
 
 static inline int64_t rf_n_kv(const struct rf_params *params, int32_t layer)

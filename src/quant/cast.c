@@ -7,8 +7,8 @@
 
 enum { MOST_BITS_OF_FOUR = 46 }; /* tenths of a bit */
 
-/* The type and the kernel of each target. The second way is for rows that are not a multiple of a
- * superblock. */
+/* The type and the kernel of each target. The second way is for rows that are not a multiple of the
+ * first one's block. */
 static const struct way {
     enum rf_dtype dtype;
     enum rf_cast cast;
@@ -20,6 +20,8 @@ static const struct way {
     [RF_TARGET_Q6] = {{RF_Q6_K, RF_CAST_Q6_K}, {RF_Q8_0, RF_CAST_Q8_0}},
     [RF_TARGET_Q8_0] = {{RF_Q8_0, RF_CAST_Q8_0}},
     [RF_TARGET_W4A8] = {{.dtype = RF_W4A8}},
+    [RF_TARGET_W4A8_G128] = {{.dtype = RF_W4A8_G128}, {RF_Q4_0, RF_CAST_Q4_0}},
+    [RF_TARGET_W4A8_ROW] = {{.dtype = RF_W4A8_ROW}, {RF_Q4_0, RF_CAST_Q4_0}},
     [RF_TARGET_BF16] = {{.dtype = RF_BF16}},
 };
 
@@ -32,7 +34,7 @@ static uint32_t bits_in_tenths(enum rf_dtype dtype)
 enum rf_dtype rf_cast_type(enum rf_cast_target target, enum rf_dtype dtype, int64_t k)
 {
     const struct way *way = ways[target];
-    enum rf_dtype wanted = way[way[1].cast && k % RF_SUPERBLOCK].dtype;
+    enum rf_dtype wanted = way[way[1].cast && k % rf_dtype_info(way->dtype)->block_elems].dtype;
     if (wanted == RF_BF16) return RF_BF16;
     uint32_t bits = bits_in_tenths(dtype);
     if (bits <= MOST_BITS_OF_FOUR || bits <= bits_in_tenths(wanted) ||

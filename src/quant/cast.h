@@ -13,9 +13,17 @@ enum rf_cast_target {
     RF_TARGET_Q4_0,
     RF_TARGET_Q6, /* Q6_K, or Q8_0 where rows are not a multiple of 256 */
     RF_TARGET_Q8_0,
-    RF_TARGET_W4A8, /* only by calibrating: rf_cast_values does not make it */
+    RF_TARGET_W4A8, /* this and the next two only by calibrating: rf_cast_values does not make them
+                     */
+    RF_TARGET_W4A8_G128, /* or Q4_0 where rows are not a multiple of 128 */
+    RF_TARGET_W4A8_ROW,  /* or Q4_0 where rows are not a multiple of 64 */
     RF_TARGET_BF16
 };
+
+static inline int rf_is_w4a8(enum rf_cast_target target)
+{
+    return target >= RF_TARGET_W4A8 && target <= RF_TARGET_W4A8_ROW;
+}
 
 /* The type that a matrix of `dtype` with rows of k values becomes. It keeps its type if that has no
  * more bits than the target (all 4-bit types, of 4.25 to 4.56 bits, count as equal), or if k is not

@@ -147,7 +147,10 @@ static void round_rows(void *argument, struct rf_worker *worker)
     struct rf_share share;
     size_t begin, end;
     rf_share_begin(&share, worker, step->m, LANES, 0.0);
-    while (rf_share_next(&share, &begin, &end))
+    while (rf_share_next(&share, &begin, &end)) {
+        for (size_t row = begin; row < end && step->end == step->k; row++)
+            rf_grid_begin_row(step->layout, step->w + row * step->k, step->importance, step->k,
+                              gptq_block(step, row, 0));
         for (size_t row = begin, n; row < end; row += n) {
             n = end - row < LANES ? end - row : LANES;
             for (size_t part = step->end; part > step->first;) {
@@ -157,6 +160,7 @@ static void round_rows(void *argument, struct rf_worker *worker)
                 compensate(step, row, n, step->first, part, part + PART);
             }
         }
+    }
 }
 
 int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,

@@ -11,8 +11,10 @@ static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype)
 {
     static const struct rf_grid_layout layouts[] = {
-        {RF_MXFP4, 1, 17, 16, 1, 15},  {RF_Q4_0, 2, 18, 16, 0, 15}, {RF_Q4_1, 4, 20, 16, 0, 15},
-        {RF_Q4_K, 16, 144, 32, 0, 15}, {RF_Q6_K, 0, 192, 0, 0, 63}, {RF_W4A8, 2, 34, 32, 0, 15}};
+        {RF_MXFP4, 1, 17, 16, 1, 15},     {RF_Q4_0, 2, 18, 16, 0, 15},
+        {RF_Q4_1, 4, 20, 16, 0, 15},      {RF_Q4_K, 16, 144, 32, 0, 15},
+        {RF_Q6_K, 0, 192, 0, 0, 63},      {RF_W4A8, 2, 34, 32, 0, 15},
+        {RF_W4A8_G128, 3, 67, 32, 0, 15}, {RF_W4A8_ROW, 2, 34, 32, 0, 15}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].dtype == dtype) return &layouts[i];
     return NULL;

@@ -35,10 +35,14 @@ struct rf_grid_lanes {
 };
 
 /* Chooses the scales of n values, whole blocks of which a weight's errors count as much as
- * `importance` says, and writes them to the blocks. W4A8: one scale for all; else each block has
- * its own. In scales.c. */
+ * `importance` says, and writes them to the blocks. W4A8, W4A8_ROW: one scale for all; else each
+ * block has its own. In scales.c. */
 void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const float *importance,
                     size_t n, void *blocks);
+/* W4A8_G128: chooses the scale of a row, whose multiples its groups' scales are. It comes before
+ * all rf_grid_choose of the row; other types need none. */
+void rf_grid_begin_row(const struct rf_grid_layout *layout, const float *w, const float *importance,
+                       size_t k, void *blocks);
 /* Reads the grids of a block's groups from its scales; `grids` [block_elems / RF_GRID_GROUP]. */
 void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids);
 /* The codes of the values next to w, which go to `values`; each lane has its grid. */

@@ -248,6 +248,7 @@ int rf_rotation_check(const struct rf_source *source, struct rf_error *error)
             ? "have norms behind attention and feed-forward, which no rotation passes"
         : params->layer_norm   ? "have norms that subtract the mean, which no rotation passes"
         : params->n_expert     ? "have experts, which are not rotated yet"
+        : params->latent       ? "have latent attention, which is not rotated yet"
         : params->fused        ? "have fused matrices, which are not rotated yet"
         : params->is_mamba     ? "have Mamba-2, whose layers are not rotated yet"
         : params->delta_values ? "have the delta rule, whose layers are not rotated yet"

@@ -284,6 +284,70 @@ static void choose_symmetric(const struct rf_dtype_info *info, const float *w,
         write_half(blocks + i * info->block_bytes, d);
 }
 
+/* The multiple of a unit, 1 to 15 or negative, that as the scale of a group has the least error;
+ * `near`: the scale that would be best. */
+static int best_multiple(const float *w, const float *importance, float unit, float near,
+                         float *error)
+{
+    int best = 1, sign = near < 0 ? -1 : 1, below = (int)fminf(fabsf(near) / unit, RF_W4A8_MOST_A);
+    *error = INFINITY;
+    for (int a = below > 1 ? below : 1; a <= below + 1 && a <= RF_W4A8_MOST_A; a++) {
+        float its = symmetric_error(w, importance, RF_ROW_GROUP, 8, unit * (float)(sign * a));
+        if (!(its < *error)) continue;
+        *error = its;
+        best = sign * a;
+    }
+    return best;
+}
+
+void rf_grid_begin_row(const struct rf_grid_layout *layout, const float *w, const float *importance,
+                       size_t k, void *blocks)
+{
+    enum { TRIES = 8 };
+    const size_t bytes = rf_dtype_info(layout->dtype)->block_bytes;
+    float most = 0.0f, best = 0.0f, least = INFINITY;
+    if (layout->dtype != RF_W4A8_G128) return;
+    uint8_t *block = blocks;
+    /* Until the unit is known, a block has its group's own scale in the place of codes. */
+    for (size_t i = 0; i < k; i += RF_ROW_GROUP, block += bytes) {
+        float d = symmetric_scale(w + i, importance + i, RF_ROW_GROUP, 8);
+        memcpy(block + layout->first, &d, sizeof d);
+        most = fabsf(d) > most ? fabsf(d) : most;
+    }
+    for (int t = 0; t < TRIES && most > 0.0f; t++) {
+        float unit = to_f16(16.0f * most / (RF_W4A8_MOST_A - 0.25f * (float)t)) / 16.0f, sum = 0.0f;
+        block = blocks;
+        for (size_t i = 0; i < k && unit > 0.0f; i += RF_ROW_GROUP, block += bytes) {
+            float d, error;
+            memcpy(&d, block + layout->first, sizeof d);
+            best_multiple(w + i, importance + i, unit, d, &error);
+            sum += error;
+        }
+        if (sum < least && unit > 0.0f) {
+            least = sum;
+            best = unit;
+        }
+    }
+    block = blocks;
+    for (size_t i = 0; i < k; i += RF_ROW_GROUP, block += bytes) {
+        memset(block, 0, bytes);
+        write_half(block, 16.0f * best);
+        block[2] = 1;
+    }
+}
+
+/* Chooses the multiple of the row's scale. */
+static void choose_multiple(const float *w, const float *importance, uint8_t *block)
+{
+    uint16_t half;
+    float error;
+    memcpy(&half, block, sizeof half);
+    float unit = rf_f16_to_f32(half) / 16.0f;
+    if (!(unit > 0.0f)) return;
+    float near = symmetric_scale(w, importance, RF_ROW_GROUP, 8);
+    block[2] = (uint8_t)(int8_t)best_multiple(w, importance, unit, near, &error);
+}
+
 /* The greatest scale becomes 127 units. */
 static void choose_q6_k(const float *w, const float *importance, uint8_t *block)
 {
@@ -307,7 +371,7 @@ void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const f
 {
     const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
     uint8_t *block = blocks;
-    if (layout->dtype == RF_W4A8 || layout->dtype == RF_Q4_0) {
+    if (layout->dtype == RF_W4A8 || layout->dtype == RF_W4A8_ROW || layout->dtype == RF_Q4_0) {
         choose_symmetric(info, w, importance, n, blocks);
         return;
     }
@@ -315,6 +379,7 @@ void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const f
         if (layout->dtype == RF_Q4_K) choose_q4_k(w + i, importance + i, block);
         if (layout->dtype == RF_Q6_K) choose_q6_k(w + i, importance + i, block);
         if (layout->dtype == RF_Q4_1) choose_q4_1(w + i, importance + i, block);
+        if (layout->dtype == RF_W4A8_G128) choose_multiple(w + i, importance + i, block);
         if (layout->dtype == RF_MXFP4) choose_mxfp4(w + i, importance + i, block);
     }
 }

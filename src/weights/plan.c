@@ -35,11 +35,17 @@ static void plan_type(struct rf_weight_plan *plan)
          (plan->form != RF_WEIGHTS_STORED && rf_format_of(tensor->dtype) == RF_FORMAT_BF16));
 }
 
+/* Whether a tensor has several matrices, all of one shape. */
+static int has_matrices(enum rf_weight_role role)
+{
+    return role == RF_WEIGHT_EXPERTS || role == RF_WEIGHT_HEADS;
+}
+
 static void plan_sizes(struct rf_weight_plan *plan)
 {
     const struct rf_tensor *tensor = plan->tensor;
     int has_panels = plan->format != RF_FORMAT_BF16;
-    plan->n_experts = plan->role == RF_WEIGHT_EXPERTS ? (size_t)tensor->ne[2] : 1;
+    plan->n_experts = has_matrices(plan->role) ? (size_t)tensor->ne[2] : 1;
     plan->columns = (size_t)tensor->ne[0];
     plan->rows = (size_t)rf_tensor_elements(tensor) / plan->columns / plan->n_experts;
     plan->strip_rows = has_panels ? RF_PANEL_ROWS : 1;
@@ -93,6 +99,6 @@ void rf_plan_weight(struct rf_weight_plan *plan)
     plan_type(plan);
     plan_sizes(plan);
     plan->in_place = is_in_place(plan);
-    assert(plan->n_experts >= 1 && (plan->n_experts == 1 || plan->role == RF_WEIGHT_EXPERTS));
+    assert(plan->n_experts >= 1 && (plan->n_experts == 1 || has_matrices(plan->role)));
     assert(plan->is_matrix || plan->format == RF_FORMAT_BF16);
 }

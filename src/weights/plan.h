@@ -39,14 +39,14 @@ struct rf_weight_plan {
     int is_mapped;             /* the tensor lies in a file: its memory is given back once packed */
 
     /* Conclusions from the request: rf_plan_weight. */
-    int is_matrix;              /* RF_WEIGHT_MATRIX, _ROUTER or _EXPERTS */
+    int is_matrix;              /* RF_WEIGHT_MATRIX, _ROUTER, _EXPERTS or _HEADS */
     int in_place;               /* the file's bytes can serve as they are: each matrix in BF16, a
                                    vector in F32, both aligned; or a table */
     int table_in_bf16;          /* rows of a table are rounded to BF16 as they are read */
     enum rf_dtype dtype;        /* type that a matrix is packed from; else the tensor's */
     enum rf_cast_target target; /* cast to `dtype`, where the tensor's type is another one */
     enum rf_format format;      /* layout of a matrix; RF_FORMAT_BF16 for tables and vectors */
-    size_t n_experts;           /* matrices in the tensor; 1 for every role but RF_WEIGHT_EXPERTS */
+    size_t n_experts;           /* matrices in the tensor; 1 for roles but _EXPERTS and _HEADS */
     size_t rows, columns;       /* shape of one matrix, table or vector */
     size_t strip_rows, strips;  /* rows of a strip; strips of one matrix */
     size_t strip_bytes;         /* distance of strips; 0 for tables */

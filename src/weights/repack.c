@@ -5,7 +5,13 @@
 #include "weights/repack.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/half.h"
+
+_Static_assert((int)RF_W4A8_MOST_K == (int)RF_ROW_MOST_K && (int)RF_W4A8_MOST_A == (int)RF_ROW_MOST,
+               "files and kernels have the same bounds");
 
 static const uint64_t BIT = 0x0101010101010101u; /* the lowest bit of each byte */
 
@@ -114,19 +120,47 @@ static inline void repack_q4_1(const uint8_t *block, uint8_t *codes, uint8_t *sc
     put_scale(scales, 16 + r, block + 2);
 }
 
-/* Makes two blocks of Q4_0 with the same scale. */
-static inline void repack_w4a8(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+/* 64 codes of the types like W4A8. */
+static inline void put_w4a8_codes(const uint8_t *q, uint8_t *codes, size_t r)
 {
     uint64_t low[4], high[4];
     for (int j = 0; j < 4; j++) {
-        uint64_t both = load64(block + 2 + 8 * j);
+        uint64_t both = load64(q + 8 * j);
         low[j] = both & 15 * BIT;
         high[j] = both >> 4 & 15 * BIT;
     }
     put_4bit(codes + 4 * r, low);
     put_4bit(codes + 256 + 4 * r, high);
+}
+
+/* Makes two blocks of Q4_0 with the same scale. */
+static inline void repack_w4a8(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    put_w4a8_codes(block + 2, codes, r);
     put_scale(scales, r, block);
     put_scale(scales + 32, r, block);
+}
+
+static inline void repack_w4a8_g128(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    put_w4a8_codes(block + 3, codes, r);
+    put_w4a8_codes(block + 35, codes + 512, r);
+    scales[r] = block[2]; /* rf_check_rows has looked at it */
+}
+
+static inline void repack_w4a8_row(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    (void)scales;
+    put_w4a8_codes(block + 2, codes, r);
+}
+
+/* The scale of a row, from its first block. */
+static void put_row_scale(enum rf_dtype dtype, const uint8_t *row, uint8_t *tail, size_t r)
+{
+    uint16_t half;
+    memcpy(&half, row, sizeof half);
+    float d = rf_f16_to_f32(half) * (dtype == RF_W4A8_G128 ? 0.0625f : 1.0f);
+    memcpy(tail + r * sizeof d, &d, sizeof d);
 }
 
 /* Makes Q8_0: q - 16 is the code q + 112 less 128. */
@@ -326,20 +360,22 @@ static inline void repack_units(const struct file_rows *rows, uint8_t *panel, bl
 
 /* X(type, format, function): the format that holds the type's values, and the function that repacks
  * a block. */
-#define EACH_TYPE(X)                 \
-    X(MXFP4, MXFP4, repack_mxfp4)    \
-    X(Q4_0, Q4_0, repack_q4_0)       \
-    X(Q4_1, Q4_1, repack_q4_1)       \
-    X(Q4_K, Q4_K, repack_q4_k)       \
-    X(Q6_K, Q6_K, repack_q6_k)       \
-    X(Q8_0, Q8_0, repack_q8_0)       \
-    X(IQ4_NL, IQ4_NL, repack_q4_0)   \
-    X(IQ4_XS, IQ4_XS, repack_iq4_xs) \
-    X(Q5_0, Q8_0, repack_q5_0)       \
-    X(Q5_1, Q8_1, repack_q5_1)       \
-    X(W4A8, Q4_0, repack_w4a8)       \
-    X(Q2_K, Q8_K, repack_q2_k)       \
-    X(Q3_K, Q8_K, repack_q3_k)       \
+#define EACH_TYPE(X)                          \
+    X(MXFP4, MXFP4, repack_mxfp4)             \
+    X(Q4_0, Q4_0, repack_q4_0)                \
+    X(Q4_1, Q4_1, repack_q4_1)                \
+    X(Q4_K, Q4_K, repack_q4_k)                \
+    X(Q6_K, Q6_K, repack_q6_k)                \
+    X(Q8_0, Q8_0, repack_q8_0)                \
+    X(IQ4_NL, IQ4_NL, repack_q4_0)            \
+    X(IQ4_XS, IQ4_XS, repack_iq4_xs)          \
+    X(Q5_0, Q8_0, repack_q5_0)                \
+    X(Q5_1, Q8_1, repack_q5_1)                \
+    X(W4A8, Q4_0, repack_w4a8)                \
+    X(W4A8_G128, W4A8_G128, repack_w4a8_g128) \
+    X(W4A8_ROW, W4A8_ROW, repack_w4a8_row)    \
+    X(Q2_K, Q8_K, repack_q2_k)                \
+    X(Q3_K, Q8_K, repack_q3_k)                \
     X(Q5_K, Q8_K, repack_q5_k)
 
 /* The float types have no row: their format is 0, RF_FORMAT_BF16. */
@@ -380,4 +416,32 @@ void rf_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, si
 #undef FILL
     default: break;
     }
+    for (size_t r = 0; r < rows && rf_is_row_format(format); r++)
+        put_row_scale(dtype, in.data + r * row_bytes,
+                      (uint8_t *)panel + rf_panel_tail_at(format, k), r);
+}
+
+int rf_check_rows(const struct rf_tensor *tensor, struct rf_error *error)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
+    size_t k = (size_t)tensor->ne[0], bytes = rf_dtype_bytes(tensor->dtype, k),
+           rows = (size_t)rf_tensor_elements(tensor) / k;
+    if (!rf_is_row_dtype(tensor->dtype)) return 0;
+    for (size_t row = 0; row < rows; row++) {
+        const uint8_t *first = rf_tensor_rows(tensor, row, 1, NULL);
+        for (const uint8_t *at = first; at < first + bytes; at += info->block_bytes) {
+            if (memcmp(at, first, sizeof(uint16_t)) != 0)
+                return rf_fail(error, RF_ERR_FORMAT,
+                               "tensor %s: row %zu has two scales, but those of %s have one",
+                               tensor->name, row, info->name);
+            int a = tensor->dtype == RF_W4A8_G128 ? (int8_t)at[2] : 1;
+            if (a == 0 || abs(a) > RF_ROW_MOST)
+                return rf_fail(
+                    error, RF_ERR_FORMAT,
+                    "tensor %s: row %zu has a group with the scale %d; possible are 1 to "
+                    "%d and their negatives",
+                    tensor->name, row, a, (int)RF_ROW_MOST);
+        }
+    }
+    return 0;
 }

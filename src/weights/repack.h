@@ -6,7 +6,7 @@
 #define RF_WEIGHTS_REPACK_H
 
 #include "microkernels/panel.h"
-#include "model/dtype.h"
+#include "model/source.h"
 
 /* The format that holds a type's values; RF_FORMAT_BF16 for the float types. */
 enum rf_format rf_format_of(enum rf_dtype dtype);
@@ -16,5 +16,9 @@ enum rf_format rf_format_of(enum rf_dtype dtype);
  * the format. Missing rows become zero. */
 void rf_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows, size_t k,
                      void *panel);
+
+/* Whether the rows of a tensor of W4A8_G128 or W4A8_ROW have one scale each, and groups the
+ * integers that panels can have. Other types pass. It reads the tensor once. */
+int rf_check_rows(const struct rf_tensor *tensor, struct rf_error *error);
 
 #endif

@@ -122,6 +122,7 @@ static void check_model(const char *name, const char *container, uint64_t expert
                        : strcmp(name, "qwen35moe") == 0      ? "the delta rule"
                        : strcmp(name, "granitehybrid") == 0  ? "Mamba-2"
                        : strcmp(name, "nemotron_h_moe") == 0 ? "Mamba-2"
+                       : strncmp(name, "deepseek2", 9) == 0  ? "latent attention"
                                                              : NULL;
     if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 && what) {
         CHECK_MSG(code < 0 && strstr(riffle_last_error(), what), "%s: %s", path,
@@ -204,6 +205,28 @@ static void check_bad(const char *name, const char *from, const char *to, const 
     for (int f = 0; f < FILES; f++) remove(path[f]);
 }
 
+/* The same of a GGUF file. */
+static void check_bad_gguf(const char *name, const char *from, const char *to, const char *sentence)
+{
+    char file[64], path[256];
+    snprintf(file, sizeof file, "../%s.gguf", name);
+    struct text text = read_file(name, file);
+    CHECK_MSG(replace(&text, from, to), "%s: %s is missing", name, from);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    FILE *out = fopen(path, "wb");
+    CHECK(out && fwrite(text.data, 1, text.bytes, out) == text.bytes);
+    if (out) fclose(out);
+    free(text.data);
+    riffle_model_options options;
+    riffle_model *model;
+    riffle_model_options_init(&options, sizeof options);
+    options.flags = RIFFLE_OPEN_HEADER;
+    CHECK(riffle_model_open(&model, path, &options) < 0);
+    CHECK_MSG(strstr(riffle_last_error(), sentence) != NULL, "\"%s\", not \"%s\"",
+              riffle_last_error(), sentence);
+    remove(path);
+}
+
 static void check_bad_files(void)
 {
     if (!mkdtemp(folder)) exit(1);
@@ -245,6 +268,22 @@ static void check_bad_files(void)
               "mamba.conv1d.bias is a bias that config.json does not ask for");
     check_bad("granitehybrid", "\"shared_intermediate_size\": 40",
               "\"shared_intermediate_size\": 41", "shared_mlp.input_linear.weight has 80 rows");
+    check_bad("deepseek2-v3", "\"attention_bias\": false", "\"attention_bias\": true ",
+              "attention_bias is true, which is not supported with latent attention");
+    check_bad("deepseek2-v3", "\"kv_lora_rank\": 64", "\"kv_lora_rank\": 65",
+              "but kv_lora_rank and the heads ask for [65, 256]");
+    check_bad("deepseek2-v3", "\"v_head_dim\": 32", "\"v_head_dim\": 31",
+              "is [64, 256], but kv_lora_rank and the heads ask for [64, 252]");
+    check_bad("deepseek2-v3", "\"qk_rope_head_dim\": 32", "\"qk_rope_head_dim\": 31",
+              "head_dim is 32; only qk_rope_head_dim, 31, is supported");
+    check_bad("deepseek2-v3", "\"n_group\": 4", "\"n_group\": 3",
+              "8 experts are not in 3 groups of 2 at least");
+    check_bad("deepseek2-v3", "\"topk_group\": 2", "\"topk_group\": 1",
+              "a row uses 3 experts from 1 of 4 groups of 2");
+    check_bad("deepseek2-groups", "group_limited_greedy", "group_limited_greedi",
+              "topk_method is \"group_limited_greedi\"");
+    check_bad("deepseek2-v3", "layers.1.self_attn.kv_b_proj", "layers.1.self_attn.kv_c_proj",
+              "kv_c_proj.weight is not one that a deepseek2 model computes with");
     check_bad("nemotron_h_moe", "\"mlp_hidden_act\": \"relu2\"", "\"mlp_hidden_act\": \"silu \"",
               "only relu2 is supported");
     check_bad("nemotron_h_moe", "\"n_group\": 1", "\"n_group\": 2",
@@ -254,19 +293,31 @@ static void check_bad_files(void)
     check_bad("nemotron_h_moe", "\"moe\"", "\"mow\"", "is of the kind \"mow\"");
     check_bad("nemotron_h_moe", "\"use_bias\": false", "\"use_bias\": true ",
               "use_bias is true, which is not supported");
+    check_bad_gguf("deepseek2-v3", "attention.key_length_mla", "attention.key_length_mlb",
+                   "key deepseek2.attention.key_length_mla is missing, as in old files");
+    check_bad_gguf("deepseek2-v3", "attention.kv_lora_rank", "attention.kv_lora_rang",
+                   "key deepseek2.attention.kv_lora_rank is missing");
+    check_bad_gguf("deepseek2-v3", "yarn_log_multiplier", "yarn_log_multiplies",
+                   "yarn_log_multiplier is missing; YaRN without it is not supported");
+    check_bad_gguf("deepseek2-v3", "attention.value_length", "attention.value_langth",
+                   "key deepseek2.attention.value_length is missing");
+    check_bad_gguf("deepseek2-v3", "blk.1.attn_k_b.weight", "blk.1.attn_k_c.weight",
+                   "blk.1.attn_k_b.weight is missing");
     remove(folder);
 }
 
 int main(void)
 {
-    static const char *const names[] = {"mixtral",        "qwen3moe",      "gpt-oss", "qwen2moe",
-                                        "qwen2moe-plain", "qwen3moe-bias", "lfm2moe", "qwen35moe",
-                                        "granitehybrid",  "nemotron_h_moe"};
+    static const char *const names[] = {
+        "mixtral",       "qwen3moe",     "gpt-oss",       "qwen2moe",        "qwen2moe-plain",
+        "qwen3moe-bias", "lfm2moe",      "qwen35moe",     "granitehybrid",   "nemotron_h_moe",
+        "deepseek2-v2",  "deepseek2-v3", "deepseek2-glm", "deepseek2-groups"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;
         check_model(names[i], "", 0, &golden);
-        check_model(names[i], ".gguf", 0, &golden);
+        /* llama.cpp chooses groups of DeepSeek V2 in another way than transformers. */
+        if (strcmp(names[i], "deepseek2-groups") != 0) check_model(names[i], ".gguf", 0, &golden);
         if (strcmp(names[i], "gpt-oss") != 0) continue; /* BF16 lies in the file anyway */
         check_model(names[i], "", 5 * EXPERT_BYTES, &golden);
         check_model(names[i], ".gguf", 4 * EXPERT_BYTES, &golden);

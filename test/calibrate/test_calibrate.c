@@ -406,6 +406,15 @@ static void bad_files(void)
     damaged("blk.0.attn_q.weight", TYPE, 33, RIFFLE_ERR_FORMAT, "blocks of 34");
     damaged("blk.0.attn_q.weight", TYPE, 68, RIFFLE_ERR_FORMAT, "offset");
     damaged("blk.0.attn_norm.weight", TYPE + 8, 63, RIFFLE_ERR_UNSUPPORTED, "type 63");
+    damaged("blk.0.attn_norm.weight", TYPE + 8, 65, RIFFLE_ERR_UNSUPPORTED, "type 65");
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "w4a8i", &options));
+    damaged("riffle.w4a8.levels", TYPE, 2, RIFFLE_ERR_UNSUPPORTED, "is not 128");
+    damaged("riffle.w4a8.levels", TYPE, 3, RIFFLE_ERR_FORMAT, "riffle.w4a8.levels");
+    damaged("riffle.w4a8.group", TYPE, 64, RIFFLE_ERR_UNSUPPORTED, "is not 0");
+    damaged("blk.0.attn_q.weight", TYPE, 33, RIFFLE_ERR_FORMAT, "W4A8_ROW comes in blocks of 34");
+    damaged("blk.0.attn_q.weight", TYPE + 3, 17, RIFFLE_ERR_UNSUPPORTED, "up to 131072 values");
+    options.group = 64;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8i", &options), RIFFLE_ERR_ARGUMENT);
 }
 
 static void refused(void)
@@ -424,6 +433,9 @@ static void refused(void)
     CHECK_FAILS(riffle_quantize("stories260K-delta.gguf", output, "q4", &options),
                 RIFFLE_ERR_UNSUPPORTED);
     CHECK(strstr(riffle_last_error(), "delta rule") != NULL);
+    CHECK_FAILS(riffle_quantize("stories260K-latent.gguf", output, "q4", &options),
+                RIFFLE_ERR_UNSUPPORTED);
+    CHECK(strstr(riffle_last_error(), "latent attention") != NULL);
     options.high_share = -2;
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
     options.high_share = 101;

@@ -59,6 +59,54 @@ class Plain(Case):
         self.assertEqual(shown["plain"]["pass_seconds"]["8"], figures[6]["median"])
         self.assertEqual(shown["repeats"], 2)
 
+    LLAMA_BENCH = ("build_commit build_number cpu_info gpu_info backends model_filename model_type model_size model_n_params "
+                   "n_batch n_ubatch n_threads cpu_mask cpu_strict poll type_k type_v n_gpu_layers n_cpu_moe split_mode "
+                   "main_gpu no_kv_offload flash_attn devices tensor_split tensor_buft_overrides load_mode lazy_mode "
+                   "embeddings no_op_offload no_host repack fit_target fit_min_ctx n_prompt n_gen n_depth test_time avg_ns "
+                   "stddev_ns avg_ts stddev_ts").split()
+
+    def test_llama_bench_jsonl(self):
+        out = self.ok(*QUICK, "-d", "0,32", "-p", "8,16", "-r", "2", "--format", "llama-bench-jsonl").out
+        rows = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([(row["n_depth"], row["n_prompt"], row["n_gen"]) for row in rows],
+                         [(depth, *each) for depth in (0, 32) for each in [(8, 0), (16, 0), (0, 2)]])
+        for row in rows:
+            self.assertEqual(list(row), [*self.LLAMA_BENCH, "samples_ns", "samples_ts"])
+            self.assertEqual((row["n_threads"], row["backends"], row["type_k"]), (1, "CPU", "f16"))
+            self.assertIs(row["embeddings"], False)
+            self.assertEqual((len(row["samples_ns"]), len(row["samples_ts"])), (2, 2))
+            tokens = row["n_prompt"] + row["n_gen"]
+            for ns, speed in zip(row["samples_ns"], row["samples_ts"]):
+                self.assertAlmostEqual(speed * ns / 1e9 / tokens, 1, delta=1e-3)
+            self.assertAlmostEqual(row["avg_ts"] * 2 / sum(row["samples_ts"]), 1, delta=1e-4)
+            apart = abs(row["samples_ns"][0] - row["samples_ns"][1]) / 2 ** 0.5
+            self.assertAlmostEqual(row["stddev_ns"], apart, delta=3)
+
+    def test_llama_bench_csv(self):
+        out = self.ok(*QUICK, "-p", "8", "--format", "llama-bench-csv").out
+        rows = list(csv.DictReader(io.StringIO(out, newline="")))
+        self.assertEqual(list(rows[0]), self.LLAMA_BENCH)
+        self.assertEqual([(row["n_prompt"], row["n_gen"], row["embeddings"], row["repack"]) for row in rows],
+                         [("8", "0", "0", "1"), ("0", "2", "0", "1")])
+        self.assertTrue(all(float(row["avg_ts"]) > 0 for row in rows))
+
+    def test_llama_bench_table(self):
+        out = self.ok(*QUICK, "-p", "8", "-d", "4", "--format", "llama-bench").out
+        lines = out.splitlines()
+        cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:4]]
+        self.assertEqual(cells[0], ["model", "size", "params", "backend", "threads", "test", "t/s"])
+        self.assertEqual({len(line) for line in lines[:4]}, {len(lines[0])})
+        self.assertEqual([row[5] for row in cells[2:]], ["pp8 @ d4", "tg2 @ d4"])
+        for row in cells[2:]:
+            self.assertRegex(row[6], r"^\d+\.\d\d ± 0\.00$")
+        self.assertRegex(lines[-1], r"^build: \S+ \(0\)$")
+
+    def test_other_benchmarks_exclude(self):
+        self.fails(2, *QUICK, "--format", "llama-bench", "--json", says="--format")
+        self.fails(2, "bench", MODEL, "--preset", "mlperf-client", "-n", "4", says="--preset")
+        self.fails(2, "bench", MODEL, "--preset", "x", says=["--preset", "mlperf-client"])
+        self.fails(1, "bench", MODEL, "--preset", "mlperf-client", says="trained on")
+
     def test_csv(self):
         result = self.ok(*QUICK, "-d", "0,32", "-p", "8,16", "--csv")
         self.assertNotIn("\r", result.out)

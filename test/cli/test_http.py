@@ -197,6 +197,10 @@ class Members(OneServer):
             self.assertGreater(events[-1]["usage"]["completion_tokens"], 0)
             for event in self.server.events(path, dict(body, stream_options={"include_usage": None})):
                 self.assertNotIn("usage", event)
+            told = self.server.events(path, dict(body, stream_options={"include_levels": True}))
+            levels = [choice.get("level") for event in told for choice in event["choices"]]
+            self.assertTrue(any(level is not None and level >= 0 for level in levels), levels)
+            self.assertNotIn("level", str(self.server.events(path, body)))
 
     def test_values(self):
         for path, body in ((COMPLETE, STORY), (CHAT, HI)):

@@ -306,6 +306,49 @@ class Page(Case):
         question = whole["root"]["children"][0]
         self.assertEqual((question["content"], question["children"][0]["content"]), ("Of apples & pears", "They are **fruit**."))
 
+    def choose_file(self, tab, selector, *paths):
+        root = tab.call("DOM.getDocument")["root"]["nodeId"]
+        field = tab.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        tab.call("DOM.setFileInputFiles", nodeId=field, files=paths)
+
+    def test_import(self):
+        tab = self.open()
+        message = {"role": "assistant", "content": "They are <b>**fruit**</b>.", "chosen": 0, "children": []}
+        whole = {"title": "Of apples", "settings": {"system": "Be brief."}, "root": {"chosen": 0, "children": [
+            {"role": "user", "content": "What are apples?", "chosen": 1, "children": [dict(message, content="No."), message]}]}}
+        self.choose_file(tab, "#exported", self.path("apples.json", json.dumps(whole)))
+        tab.see("Imported", "#status")
+        self.assertEqual((tab.texts("#title"), tab.texts(".user .text")), (["Of apples"], ["What are apples?"]))
+        tab.see("2/2", ".assistant")
+        self.assertEqual(tab.texts(".assistant strong"), ["fruit"])
+        self.talk(tab, "And pears?", "Too.")
+        self.assertEqual([m["content"] for m in self.script.requests[0]["messages"]],
+                         ["Be brief.", "What are apples?", "They are <b>**fruit**</b>.", "And pears?"])
+        for text, says in (("{", "bad.json could not be imported: it is not JSON"), ("{}", "it has no messages"),
+                           ('{"root": {"children": [{}]}}', "a message has no role"), ('{"root": {"children": 1}}', "no list"),
+                           ('{"root": {"children": [{"role": "user", "content": 1, "children": []}]}}', "content of a message")):
+            self.choose_file(tab, "#exported", self.path("bad.json", text))
+            tab.see(says, "#status")
+        self.assertEqual(len(tab.texts("#list button")), 1)
+
+    def test_levels(self):
+        tab = self.open()
+        pieces = [delta(content=text) for text in ("An **ap", "ple", " is**", " round.")]
+        for piece, level in zip(pieces, (0, 1, 1, 2)):
+            piece["choices"][0]["level"] = level
+        self.say(tab, "What is it?", delta(role="assistant", content=""), *pieces, *end(4, 3))
+        self.ended(tab)
+        self.assertIs(self.script.requests[0]["stream_options"]["include_levels"], True)
+        self.assertEqual(tab.texts(".assistant strong"), ["apple is"])
+        tab.press("More")
+        tab.press("Show drafted tokens")
+        self.assertEqual(tab.texts(".levels span"), ["An **ap", "ple is**", "round."])
+        self.assertEqual(tab.texts(".levels .level1"), ["ple is**"])
+        self.assertEqual(tab.texts(".legend span"), ["the model's own", "drafted by level 1", "drafted by level 2"])
+        tab.press("More")
+        tab.press("Show drafted tokens")
+        self.assertEqual(tab.texts(".assistant strong"), ["apple is"])
+
     def test_settings_and_models(self):
         tab = self.open(models=("one", "two"))
         tab.press("More")
@@ -331,9 +374,7 @@ class Page(Case):
     def test_files(self):
         tab = self.open()
         text, other = self.path("notes.txt", "first\n```\nlast\n"), self.path("picture.bin", b"\x89PNG\0")
-        root = tab.call("DOM.getDocument")["root"]["nodeId"]
-        field = tab.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
-        tab.call("DOM.setFileInputFiles", nodeId=field, files=[text, other])
+        self.choose_file(tab, "#file", text, other)
         tab.see("notes.txt", "#files")
         tab.see("picture.bin is not a text in UTF-8.")
         self.talk(tab, "Read it", "I did.")

@@ -78,6 +78,7 @@ class Quantize(Case):
         self.fails(2, *out, "q4", *text, "--group", "128", says="--group")
         self.fails(2, *out, "w4a8", *text, "--rotate", "--no-rotate", says=["--rotate", "--no-rotate"])
         self.fails(2, *out, "w4a8", *text, "--group", "64", says=["128", "channel", "64"])
+        self.fails(2, *out, "w4a8i", says=["w4a8i", "--calibrate"])
         self.fails(2, *out, "mxfp4", *text, "--rule", "floor", says="--rule")
         self.assertEqual(os.listdir(self.folder), [])
 
@@ -97,6 +98,10 @@ class Quantize(Case):
         self.fails(1, "quantize", "turned.gguf", "turned.gguf", *how, says="another name")
         self.assertEqual(sorted(os.listdir(self.folder)), ["text.txt", "turned.gguf"])
         self.ok("run", "turned.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
+        rows = ["--type", "w4a8i", *how[2:], "--group", "channel"]
+        self.assertIn("W4A8_ROW", self.json("quantize", MODEL, "rows.gguf", *rows)["stored_types"])
+        self.assertEqual(self.json("info", "rows.gguf").get("weights_note", ""), "")
+        self.ok("run", "rows.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
         self.ok("quantize", MODEL, "asked.gguf", *how, "--rotate")
         self.assertEqual(self.read("asked.gguf"), self.read("turned.gguf"))
         self.ok("quantize", MODEL, "plain.gguf", *how, "--no-rotate")

@@ -458,10 +458,35 @@ static void check_blocks_of_32(void)
                     RF_WEIGHTS_BF16);
 }
 
+/* Loading refuses a row that panels cannot hold, and names it. */
+static void rows_that_lie(const struct rf_params *params)
+{
+    static const enum rf_dtype type = RF_W4A8_G128;
+    struct rf_source *source = synthetic_new(params, &type, 1);
+    struct rf_error error = {.text = ""};
+    struct engine engine = {0};
+    CHECK(source != NULL);
+    if (!source) return;
+    for (int32_t i = 0; i < source->n_tensors; i++)
+        if (strcmp(source->tensors[i].name, "blk.0.ffn_up.weight") == 0)
+            ((uint8_t *)(void *)source->tensors[i].data)[2] = 16;
+    CHECK_INT(engine_device(&engine, RF_TIER_SCALAR, 1, &error), 0);
+    CHECK_INT(
+        rf_model_load(&engine.model, source, engine.queue, RF_WEIGHTS_STORED, NULL, NULL, &error),
+        RF_ERR_FORMAT);
+    CHECK(strstr(error.text, "blk.0.ffn_up.weight: row 0 has a group with the scale 16") != NULL);
+    engine.backend->ops->queue_free(engine.queue);
+    rf_split_free(engine.split);
+    engine.backend->ops->free(engine.backend);
+    synthetic_free(source);
+}
+
 static void check_blocks_of_256(void)
 {
     static const enum rf_dtype types[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K,
-                                          RF_Q3_K, RF_Q4_K, RF_BF16};
+                                          RF_Q3_K, RF_Q4_K, RF_BF16},
+                               rows[] = {RF_W4A8_G128, RF_W4A8_ROW, RF_Q4_K, RF_W4A8_ROW,
+                                         RF_W4A8_G128};
     const struct rf_params params = {.arch = RF_ARCH_LLAMA,
                                      .arch_name = "llama",
                                      .n_layer = 1,
@@ -482,6 +507,9 @@ static void check_blocks_of_256(void)
                     RF_WEIGHTS_STORED);
     check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types,
                     RF_WEIGHTS_BF16);
+    check_synthetic("scales for rows", &params, rows, sizeof rows / sizeof *rows,
+                    RF_WEIGHTS_STORED);
+    rows_that_lie(&params);
 }
 
 /* Experts whose rows are no multiple of a panel's, and types that differ among their matrices. */
@@ -574,6 +602,25 @@ static void check_mamba(void)
     check_synthetic("Mamba-2 in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
 }
 
+/* Latent attention, with and without a latent of queries. */
+static void check_latents(void)
+{
+    static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1},
+                               bf16 = RF_BF16;
+    struct rf_params params = synthetic_qwen2();
+    synthetic_latent(&params, 0);
+    check_synthetic("latent attention", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    synthetic_latent(&params, 28);
+    check_synthetic("latent attention, latent queries", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    synthetic_latent(&params, 64);
+    params.n_embd = 96;
+    params.n_ff = 160;
+    params.n_head = 4;
+    params.latent = params.head_nope = params.head_value = 32;
+    params.head_dim = 40;
+    check_synthetic("latent attention in blocks of 32", &params, types, 5, RF_WEIGHTS_STORED);
+}
+
 int main(void)
 {
     struct rf_error error = {.text = ""};
@@ -607,6 +654,7 @@ int main(void)
     check_convolutions();
     check_deltas();
     check_mamba();
+    check_latents();
 
     static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
     struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */

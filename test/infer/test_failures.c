@@ -316,6 +316,9 @@ static void check_every_state(void)
     mamba.delta_values = 2;
     mamba.delta_key_dim = mamba.delta_value_dim = 4;
     check_states(&mamba);
+    struct rf_params latent = params;
+    synthetic_latent(&latent, 8);
+    check_states(&latent);
 }
 
 int main(void)

@@ -237,7 +237,8 @@ int main(int argc, char **argv)
     on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
     if (on_cuda) device_must_exist(&cuda);
     static const enum rf_dtype bf16 = RF_BF16,
-                               mixed[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1};
+                               mixed[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1},
+                               rows[] = {RF_W4A8_G128, RF_W4A8_ROW};
     /* Three query heads to one of keys, heads of no multiple of 16. */
     struct rf_params params = synthetic_qwen2();
     params.n_ff = 96;
@@ -263,5 +264,9 @@ int main(int argc, char **argv)
     check_synthetic("qwen3", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_BF16);
     params.n_ff = 1184; /* rows of blocks that workers share */
     check_synthetic("qwen3 in blocks", &params, mixed, 3, RF_WEIGHTS_STORED, RF_KV_F16);
+    params.n_embd = 128; /* whole groups of 128 */
+    params.n_ff = 256;
+    if (!on_cuda)
+        check_synthetic("qwen3, scales for rows", &params, rows, 2, RF_WEIGHTS_STORED, RF_KV_F16);
     return check_result();
 }

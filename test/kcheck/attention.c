@@ -312,7 +312,7 @@ static float some_cap(struct kcheck *check)
 
 void kcheck_attention(struct kcheck *check)
 {
-    const size_t dims[] = {2, 7, 8, 16, 24, 40, 64, 80, 96, 128, 256, 520};
+    const size_t dims[] = {2, 7, 8, 16, 24, 40, 64, 80, 96, 128, 256, 576, 584};
     for (int bf16 = 0; bf16 < 2; bf16++)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
             for (size_t i = 0; i < kcheck_shapes(check, 8, 5); i++) {

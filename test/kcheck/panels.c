@@ -62,6 +62,11 @@ static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *sc
             scales[r] = hard ? hard_exponents[scales[r] % sizeof hard_exponents] : usual;
         }
         return;
+    case RF_FORMAT_W4A8_G128:
+        for (size_t r = 0; r < RF_PANEL_ROWS; r++)
+            scales[r] = (uint8_t)(hard && scales[r] % 2 ? (r % 2 ? RF_ROW_MOST : -RF_ROW_MOST)
+                                                        : scales[r] % 31 - RF_ROW_MOST);
+        return;
     case RF_FORMAT_Q4_K: halves = 64; break;
     case RF_FORMAT_Q6_K:
     case RF_FORMAT_IQ4_XS: halves = 32; break;
@@ -84,8 +89,15 @@ void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *pan
     for (size_t i = 0; i < k / RF_BLOCK; i++)
         fill_codes(check, format, panel + i * layout->block_bytes, hard);
     panel += k / RF_BLOCK * layout->block_bytes;
-    for (size_t i = 0; i < k / layout->unit; i++)
+    for (size_t i = 0; i < k / layout->unit && layout->scale_bytes; i++)
         fill_scales(check, format, panel + i * layout->scale_bytes, hard);
+    panel += k / layout->unit * layout->scale_bytes;
+    for (size_t r = 0; r < RF_PANEL_ROWS && rf_is_row_format(format); r++) {
+        static const float hard_scales[] = {0.0f, -0.0f, 0x1p-28f, 4094.0f, -4094.0f, 1.0f};
+        float d = kcheck_normal(check) * 0.05f;
+        if (hard) d = hard_scales[kcheck_between(check, 0, 5)];
+        memcpy(panel + r * sizeof d, &d, sizeof d);
+    }
 }
 
 void kcheck_fill_block(struct kcheck *check, float *x, int hard)
@@ -310,6 +322,64 @@ static void check_pack(struct kcheck *check, enum rf_operand form, size_t k)
     kcheck_release(x, x_bytes);
 }
 
+/* Whole rows with one scale: the reference's bits, also of rows that have no numbers. */
+static void check_pack_row(struct kcheck *check, size_t k)
+{
+    enum { ROWS = 4 };
+    size_t x_bytes = ROWS * k * sizeof(float), bytes, wanted_bytes;
+    float *x = kcheck_guarded(x_bytes);
+    for (size_t i = 0; i < ROWS * k; i++) {
+        x[i] = kcheck_normal(check) * (i / 32 % 5 == 3 ? 1e-3f : 20.0f);
+        if (i / k == 1) x[i] = (float)((int)(kcheck_random(check) % 255) - 127) + 0.5f; /* ties */
+        if (i / k == 2) x[i] = ldexpf(x[i], -108); /* about where values stop to count */
+    }
+    x[k + 1] = 127.0f;
+    x[3 * k + 7] = k % 128 ? INFINITY : NAN;
+    void *got = kcheck_pack(check, check->kernels, RF_OPERAND_A8_ROW, x, ROWS, k, &bytes),
+         *wanted = kcheck_pack(check, check->ref, RF_OPERAND_A8_ROW, x, ROWS, k, &wanted_bytes);
+    kcheck_same(check, got, wanted, wanted_bytes, "whole rows, k=%zu: bits differ", k);
+    kcheck_release(got, bytes);
+    kcheck_release(wanted, wanted_bytes);
+    kcheck_release(x, x_bytes);
+}
+
+/* The longest row, whose codes, integers and activations are the greatest: the sum is exact, as
+ * 64 bits show. */
+static void check_long(struct kcheck *check, const struct product *product)
+{
+    const size_t k = RF_ROW_MOST_K, m = 2, n = check->emulated ? 1 : 2;
+    size_t bytes = rf_panel_bytes(product->format, k), row_bytes;
+    const struct rf_panel_layout *layout = rf_panel_layout(product->format);
+    uint8_t *panel = kcheck_guarded(bytes);
+    float *x = kcheck_guarded(n * k * sizeof *x), *y = kcheck_results(n, m, 0), d = 1.0f;
+    memset(panel, 0, bytes); /* codes of -8 */
+    memset(panel + k / RF_BLOCK * layout->block_bytes, RF_ROW_MOST,
+           k / layout->unit * layout->scale_bytes);
+    for (size_t r = 0; r < RF_PANEL_ROWS; r++)
+        memcpy(panel + rf_panel_tail_at(product->format, k) + r * sizeof d, &d, sizeof d);
+    for (size_t i = 0; i < n * k; i++) x[i] = i < k ? -127.0f : 127.0f;
+    void *packed = kcheck_pack(check, check->kernels, product->form, x, n, k, &row_bytes);
+    struct rf_linear_args args = {.y = y,
+                                  .ldy = kcheck_ldy(m),
+                                  .w = panel,
+                                  .ldw = bytes,
+                                  .x = packed,
+                                  .m = m,
+                                  .n = n,
+                                  .k = k};
+    kcheck_multiply(check, product->name, product->kernel, &args);
+    int64_t wanted = 8ll * 127 * (int64_t)k * (layout->scale_bytes ? RF_ROW_MOST : 1);
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < m; r++)
+            kcheck_near(check, (double)y[i * kcheck_ldy(m) + r],
+                        (double)(float)(i ? -wanted : wanted), 0.0,
+                        "%s, the longest row: row %zu, weight %zu", product->name, i, r);
+    kcheck_release(packed, row_bytes);
+    kcheck_release(panel, bytes);
+    kcheck_release(x, n * k * sizeof *x);
+    kcheck_release(y, kcheck_y_bytes(n, m));
+}
+
 static void check_shapes(struct kcheck *check, const struct product *product)
 {
     size_t unit = rf_panel_layout(product->format)->unit;
@@ -329,14 +399,16 @@ void kcheck_panels(struct kcheck *check)
         check_pack(check, RF_OPERAND_A8, k);
         check_pack(check, RF_OPERAND_A16, k);
         if (k % RF_SUPERBLOCK == 0) check_pack_super(check, k);
+        if (k % 64 == 0) check_pack_row(check, k);
     }
     for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
         struct product product = {.name = rf_panel_layout((enum rf_format)format)->name,
                                   .format = (enum rf_format)format,
-                                  .form = RF_OPERAND_A8,
+                                  .form = rf_operand_of((enum rf_format)format),
                                   .kernel = check->kernels->linear[format],
                                   .reference = check->ref->linear[format]};
         check_shapes(check, &product);
+        if (rf_is_row_format(product.format)) check_long(check, &product);
         if (!check->generated || check->generated->linear[format] == product.kernel) continue;
         char name[32];
         snprintf(name, sizeof name, "%s (generated)", product.name);
@@ -344,7 +416,7 @@ void kcheck_panels(struct kcheck *check)
         product.kernel = check->generated->linear[format];
         check_shapes(check, &product);
     }
-    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
+    for (int format = RF_FORMAT_MXFP4; format < RF_BLOCK_FORMAT_COUNT; format++) {
         char name[32];
         enum rf_operand form = check->kernels->operand_a16[format];
         snprintf(name, sizeof name, "%s (A16)", rf_panel_layout((enum rf_format)format)->name);

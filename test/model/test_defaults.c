@@ -49,6 +49,19 @@ static void compare_deltas(const struct wanted *wanted, const struct rf_params *
     compare_number(wanted, "delta_value_dim", p->delta_value_dim);
 }
 
+static void compare_latents(const struct wanted *wanted, const struct rf_params *p)
+{
+    compare_number(wanted, "latent", p->latent);
+    compare_number(wanted, "latent_q", p->latent_q);
+    compare_number(wanted, "head_nope", p->head_nope);
+    compare_number(wanted, "head_value", p->head_value);
+    compare_number(wanted, "latent_eps", (double)p->latent_eps);
+    compare_number(wanted, "expert_scale", (double)p->expert_scale);
+    compare_number(wanted, "shared_whole", p->shared_whole);
+    compare_number(wanted, "expert_groups", p->expert_groups);
+    compare_number(wanted, "expert_groups_used", p->expert_groups_used);
+}
+
 static void compare_numbers(const struct wanted *wanted, const struct rf_params *p, int is_tied)
 {
     const struct {
@@ -78,6 +91,7 @@ static void compare_numbers(const struct wanted *wanted, const struct rf_params 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         compare_number(wanted, numbers[i].key, numbers[i].got);
     if (p->delta_values) compare_deltas(wanted, p);
+    if (p->latent) compare_latents(wanted, p);
     compare_number(wanted, "n_ff", p->n_ff_dense ? p->n_ff_dense : p->n_ff);
     int grows = rf_json_get(wanted->values, "temperature") != NULL;
     CHECK_INT(p->temperature != 0, grows);

@@ -160,7 +160,7 @@ static void test_table(void)
         CHECK(info->name[0] && info->block_elems > 0 && info->block_bytes > 0);
         CHECK(256 % info->block_elems == 0);
     }
-    CHECK_INT(n, 17);
+    CHECK_INT(n, 19);
     CHECK(rf_dtype_info(INT64_MIN) == NULL && rf_dtype_info(INT64_MAX) == NULL);
 }
 

@@ -74,8 +74,10 @@ static void choose(const struct rf_grid_layout *layout, const float *w, size_t n
     static float ones[RF_SUPERBLOCK];
     const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
     for (size_t i = 0; i < RF_SUPERBLOCK; i++) ones[i] = 1;
-    for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes)
+    for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes) {
+        rf_grid_begin_row(layout, w + i, ones, info->block_elems, blocks);
         rf_grid_choose(layout, w + i, ones, info->block_elems, blocks);
+    }
 }
 
 static uint8_t round_value(const struct rf_grid_layout *layout, const struct rf_grid *grid, float w,
@@ -222,10 +224,16 @@ static void invert(const double *h, float *inverse, size_t k)
     free(b);
 }
 
-/* W4A8: k of 448 has half a group. */
+/* W4A8: k of 448 has half a group. W4A8_ROW: 0, a row. */
 static size_t group_of(enum rf_dtype dtype)
 {
+    if (dtype == RF_W4A8_ROW) return 0;
     return dtype == RF_W4A8 ? 128 : rf_dtype_info(dtype)->block_elems;
+}
+
+static int is_like_w4a8(enum rf_dtype dtype)
+{
+    return dtype == RF_W4A8 || rf_is_row_dtype(dtype);
 }
 
 /* `errors`: [M][k], what rounding leaves of the weights. */
@@ -379,7 +387,8 @@ static double weighted_error(enum rf_dtype dtype, size_t k, const float *chosen_
     double sum = 0;
     for (size_t r = 0; r < M; r++) {
         const float *w = weights + r * k;
-        size_t group = group_of(dtype);
+        size_t group = group_of(dtype) ? group_of(dtype) : k;
+        rf_grid_begin_row(layout, w, chosen_for, k, blocks);
         for (size_t i = 0; i < k; i += group)
             rf_grid_choose(layout, w + i, chosen_for + i, group,
                            blocks + i / info->block_elems * info->block_bytes);
@@ -400,9 +409,10 @@ static void scales_follow_importance(enum rf_dtype dtype)
 {
     enum { K = 512 };
     static const enum rf_cast_target targets[RF_DTYPE_LIMIT] = {
-        [RF_MXFP4] = RF_TARGET_MXFP4, [RF_Q4_0] = RF_TARGET_Q4_0, [RF_Q4_1] = RF_TARGET_Q4,
-        [RF_Q4_K] = RF_TARGET_Q4,     [RF_Q6_K] = RF_TARGET_Q6,   [RF_W4A8] = RF_TARGET_Q4_0};
-    enum rf_dtype cast = dtype == RF_W4A8 ? RF_Q4_0 : dtype;
+        [RF_MXFP4] = RF_TARGET_MXFP4,    [RF_Q4_0] = RF_TARGET_Q4_0,    [RF_Q4_1] = RF_TARGET_Q4,
+        [RF_Q4_K] = RF_TARGET_Q4,        [RF_Q6_K] = RF_TARGET_Q6,      [RF_W4A8] = RF_TARGET_Q4_0,
+        [RF_W4A8_G128] = RF_TARGET_Q4_0, [RF_W4A8_ROW] = RF_TARGET_Q4_0};
+    enum rf_dtype cast = is_like_w4a8(dtype) ? RF_Q4_0 : dtype;
     float ones[K], importance[K], *values = malloc(M * K * sizeof *values);
     uint8_t *blocks = malloc(rf_dtype_bytes(cast, M * K));
     make(K, 23);
@@ -414,8 +424,8 @@ static void scales_follow_importance(enum rf_dtype dtype)
     double fitted = weighted_error(dtype, K, importance, importance),
            alike = weighted_error(dtype, K, ones, importance),
            even = weighted_error(dtype, K, ones, ones), plain_cast = 0;
-    /* MXFP4's scales are powers of two: few change. */
-    CHECK_MSG(fitted < (dtype == RF_MXFP4 ? 1 : 0.95) * alike,
+    /* MXFP4's scales are powers of two: few change. A scale for a row suits all weights. */
+    CHECK_MSG(fitted < (dtype == RF_MXFP4 || dtype == RF_W4A8_ROW ? 1 : 0.95) * alike,
               "%s: weighted error %g, of scales for equal weights %g", rf_dtype_info(dtype)->name,
               fitted, alike);
     rf_cast_values(rf_kernels(rf_kernels_best_tier()), targets[dtype], RF_F32, weights, cast,
@@ -423,7 +433,10 @@ static void scales_follow_importance(enum rf_dtype dtype)
     rf_dequantize_f32(cast, blocks, values, M * K);
     for (size_t i = 0; i < M * K; i++) plain_cast += pow((double)values[i] - (double)weights[i], 2);
     /* The scale of W4A8 is for four of Q4_0's blocks; a cast to Q6_K has scales for 16 values. */
-    CHECK_MSG(even < (dtype == RF_W4A8 || dtype == RF_Q6_K ? 1.4 : 1.03) * plain_cast,
+    CHECK_MSG(even < (dtype == RF_W4A8_ROW                      ? 2.0
+                      : is_like_w4a8(dtype) || dtype == RF_Q6_K ? 1.4
+                                                                : 1.03) *
+                         plain_cast,
               "%s: error %g, of a cast %g", rf_dtype_info(dtype)->name, even, plain_cast);
     free(values);
     free(blocks);
@@ -454,7 +467,8 @@ static void useless_inputs(void)
 
 int main(void)
 {
-    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1, RF_W4A8, RF_Q4_K, RF_Q6_K};
+    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1,      RF_W4A8,
+                                          RF_Q4_K,  RF_Q6_K, RF_W4A8_G128, RF_W4A8_ROW};
     static struct rf_blas blas;
     struct rf_error error;
     if (rf_blas_load(&blas, 2, &error)) {
@@ -472,8 +486,8 @@ int main(void)
         outputs_change_less(types[i], 256);
         outputs_change_less(types[i], 512);
         if (rf_dtype_info(types[i])->block_elems < RF_SUPERBLOCK) {
-            outputs_change_less(types[i], 448);
-            if (types[i] != RF_W4A8) as_plain_loops(types[i], 64);
+            outputs_change_less(types[i], types[i] == RF_W4A8_G128 ? 384 : 448);
+            if (!is_like_w4a8(types[i])) as_plain_loops(types[i], 64);
         }
     }
     rf_team_free(team);

@@ -164,6 +164,7 @@ int main(void)
     refused("architectures/phi3/model.gguf", out, "fused");
     refused("architectures/lfm2/model.gguf", out, "convolutions");
     refused("architectures/qwen35/model.gguf", out, "delta rule");
+    refused("stories260K-latent.gguf", out, "latent attention");
     refused("experts/mixtral.gguf", out, "experts");
     CHECK_INT(rmdir(folder), 0);
     return check_result();

@@ -13,6 +13,8 @@
  *         x += Wo attend(q, keys, values)         n_head / n_head_kv queries share a key and value
  *             or, in a layer with a convolution: b, c, z = Win h; append b * z to the layer's rows;
  *             x += Wout (c * the weighted sum of the last few rows, element by element)
+ *             or, with latent attention: key = norm(Wkva h), and the same for all heads;
+ *             q = Kb Wq h; x += Wo Vb attend(q, keys, keys)
  *             or, with the delta rule: q, k, v of silu(that sum) of Wqkv h; each head's matrix
  *             S = g S + k (b (v - g S k))^T; x += Wout (rms_norm(S q) * silu(Wz h))
  *         h = rms_norm(x)
@@ -49,6 +51,7 @@ struct state {
     float *mixed, *z;    /* the delta rule's q, k and v, and the gates of its results */
     float *beta, *alpha; /* [delta_values] */
     float *matrices;     /* [n_layer][delta_values][delta_key_dim][delta_value_dim] */
+    float *raw, *low;    /* latent attention: queries, results of heads; what queries are made of */
     double *score;       /* [n_tokens] */
 };
 
@@ -59,6 +62,8 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
 static void attention_block(struct state *s, const struct rf_params *p,
                             const struct reference_layer *w, float *keys, float *values,
                             int position, int f16);
+static void latent_block(struct state *s, const struct rf_params *p,
+                         const struct reference_layer *w, float *keys, int position, int f16);
 static void conv_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
                        float *rows, int position);
 static void delta_block(struct state *s, const struct rf_params *p, const struct reference_layer *w,
@@ -71,8 +76,10 @@ static void experts_block(struct state *s, const struct rf_params *p,
                           const struct reference_layer *w);
 static void feed_forward(struct state *s, const struct rf_params *p,
                          const struct reference_feed_forward *ffn, int expert);
+static struct reference_matrix of_expert(const struct reference_matrix *all, int expert, int n_out,
+                                         int n_in);
 static void attend(float *out, const float *query, const float *keys, const float *values,
-                   int position, int head_dim, size_t stride, double *score);
+                   int position, int head_dim, float scale, size_t stride, double *score);
 static void rope(float *head, int position, const struct rf_params *p);
 static void rms_norm(float *y, const float *x, const float *gamma, int n, float eps);
 static void linear(float *y, const struct reference_matrix *w, const float *bias, const float *x,
@@ -121,6 +128,8 @@ static void forward(struct state *s, const struct rf_params *p, const struct ref
                 s->rows + (size_t)l * (size_t)n_tokens * (size_t)rf_delta_mixed(p),
                 s->matrices + (size_t)l * (size_t)rf_delta_values(p) * (size_t)p->delta_key_dim,
                 position);
+        else if (p->latent)
+            latent_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv, position, f16);
         else
             attention_block(s, p, &w->layers[l], s->keys + (size_t)l * layer_kv,
                             s->values + (size_t)l * layer_kv, position, f16);
@@ -175,11 +184,48 @@ static void attention_block(struct state *s, const struct rf_params *p,
     for (int h = 0; h < p->n_head; h++) {
         int offset = h / (p->n_head / p->n_head_kv) * dim; /* place of the key head in a row */
         attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim,
-               (size_t)n_kv, s->score);
+               1.0f / sqrtf((float)dim), (size_t)n_kv, s->score);
     }
     for (int i = 0; p->attn_gate && i < n_q; i++)
         s->heads[i] = (float)((double)s->heads[i] * sigmoid((double)s->q_gates[i]));
     linear(s->out, &w->o, w->bo, s->heads, p->n_embd, n_q, s->rounded);
+    for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
+}
+
+/* x += Wo attention(norm(x)), in the space of latents. keys: this layer's, [n_tokens][head_dim],
+ * which are the values, too. */
+static void latent_block(struct state *s, const struct rf_params *p,
+                         const struct reference_layer *w, float *keys, int position, int f16)
+{
+    int dim = p->head_dim, latent = p->latent, nope = p->head_nope, query = nope + p->rope_dim;
+    float *key = keys + (size_t)position * (size_t)dim, *input = s->normed;
+    rms_norm(s->normed, s->x, w->attn_norm, p->n_embd, p->rms_eps);
+    if (p->latent_q) {
+        linear(s->low, &w->q_a, NULL, s->normed, p->latent_q, p->n_embd, s->rounded);
+        rms_norm(s->low, s->low, w->q_a_norm, p->latent_q, p->rms_eps);
+        input = s->low;
+    }
+    linear(s->raw, &w->q, NULL, input, p->n_head * query, p->latent_q ? p->latent_q : p->n_embd,
+           s->rounded);
+    linear(key, &w->kv_a, NULL, s->normed, dim, p->n_embd, s->rounded);
+    rms_norm(key, key, w->kv_a_norm, latent, p->rms_eps);
+    rope(key + latent, position, p);
+    for (int i = 0; f16 && i < dim; i++) key[i] = reference_round_f16(key[i]);
+    for (int h = 0; h < p->n_head; h++) {
+        struct reference_matrix k_b = of_expert(&w->k_b, h, latent, nope);
+        float *q = s->q + h * dim, *raw = s->raw + h * query;
+        linear(q, &k_b, NULL, raw, latent, nope, s->rounded);
+        memcpy(q + latent, raw + nope, (size_t)p->rope_dim * sizeof *q);
+        rope(q + latent, position, p);
+        attend(s->heads + h * dim, q, keys, keys, position, dim, p->attention_scale, (size_t)dim,
+               s->score);
+    }
+    for (int h = 0; h < p->n_head; h++) {
+        struct reference_matrix v_b = of_expert(&w->v_b, h, p->head_value, latent);
+        linear(s->raw + h * p->head_value, &v_b, NULL, s->heads + h * dim, p->head_value, latent,
+               s->rounded);
+    }
+    linear(s->out, &w->o, NULL, s->raw, p->n_embd, p->n_head * p->head_value, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
@@ -408,12 +454,12 @@ static void feed_forward(struct state *s, const struct rf_params *p,
 /* One query head over the keys and values of positions 0 .. position; score [position + 1] is
  * scratch. */
 static void attend(float *out, const float *query, const float *keys, const float *values,
-                   int position, int head_dim, size_t stride, double *score)
+                   int position, int head_dim, float scale, size_t stride, double *score)
 {
     double largest = -INFINITY, total = 0;
     for (int t = 0; t <= position; t++) {
         double dot = loop_dot(query, keys + (size_t)t * stride, (size_t)head_dim);
-        score[t] = dot * (double)(1.0f / sqrtf((float)head_dim)); /* the engine's factor is F32 */
+        score[t] = dot * (double)scale; /* the engine's factor is F32 */
         if (score[t] > largest) largest = score[t];
     }
     for (int t = 0; t <= position; t++) total += score[t] = exp(score[t] - largest);
@@ -493,7 +539,10 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->up = calloc(n_ff, sizeof(float));
     s->sum = calloc(n_embd, sizeof(double));
     s->routed = calloc((size_t)p->n_expert + 1, sizeof(float));
-    s->rounded = calloc(n_embd + n_q + n_ff + n_delta, sizeof(float));
+    size_t n_raw = (size_t)p->n_head * (size_t)(p->head_nope + p->rope_dim + p->head_value);
+    s->raw = calloc(n_raw, sizeof(float));
+    s->low = calloc((size_t)p->latent_q + 1, sizeof(float));
+    s->rounded = calloc(n_embd + n_q + n_ff + n_delta + n_raw, sizeof(float));
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
     s->bcz = calloc(3 * n_embd, sizeof(float));
@@ -503,6 +552,7 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     int done = s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded &&
                s->keys && s->values && s->bcz && s->gated && s->rows;
     done = done && s->q_gates && s->mixed && s->z && s->beta && s->alpha && s->matrices;
+    done = done && s->raw && s->low;
     return done && s->score && s->routed && s->sum ? 0 : -1;
 }
 
@@ -518,6 +568,8 @@ static void state_free(struct state *s)
     free(s->routed);
     free(s->sum);
     free(s->rounded);
+    free(s->raw);
+    free(s->low);
     free(s->keys);
     free(s->values);
     free(s->bcz);

@@ -30,12 +30,16 @@ void reference_round_row_bf16(float *out, const float *x, int n)
     for (int i = 0; i < n; i++) out[i] = reference_round_bf16(x[i]);
 }
 
+void reference_round_whole_row_8_bits(float *out, const float *x, int n)
+{
+    float largest = 0;
+    for (int i = 0; i < n; i++) largest = fmaxf(largest, fabsf(x[i]));
+    for (int i = 0; i < n; i++)
+        out[i] = largest > 0 ? rintf(x[i] * (127.0f / largest)) * (largest / 127.0f) : 0;
+}
+
 void reference_round_row_8_bits(float *out, const float *x, int n)
 {
-    for (int first = 0; first < n; first += 32) {
-        float largest = 0;
-        for (int i = first; i < first + 32; i++) largest = fmaxf(largest, fabsf(x[i]));
-        for (int i = first; i < first + 32; i++)
-            out[i] = largest > 0 ? rintf(x[i] * (127.0f / largest)) * (largest / 127.0f) : 0;
-    }
+    for (int first = 0; first < n; first += 32)
+        reference_round_whole_row_8_bits(out + first, x + first, 32);
 }

@@ -9,8 +9,10 @@ float reference_round_bf16(float x);
 float reference_round_f16(float x);
 
 /* Rows of n elements: to BF16, or each 32 elements to the nearest of 255 steps between minus and
- * plus their largest (microkernels/panel.h). n is a multiple of 32 there. `out` may be x. */
+ * plus their largest (microkernels/panel.h), or all n. n is a multiple of 32 there. `out` may be x.
+ */
 void reference_round_row_bf16(float *out, const float *x, int n);
 void reference_round_row_8_bits(float *out, const float *x, int n);
+void reference_round_whole_row_8_bits(float *out, const float *x, int n);
 
 #endif

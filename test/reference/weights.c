@@ -38,7 +38,9 @@ static struct reference_matrix load_matrix(struct reference_weights *w,
         return (struct reference_matrix){load_values(w, source, name, 0), NULL};
     if (rounding == REFERENCE_STORED && quantised)
         return (struct reference_matrix){load_values(w, source, name, 0),
-                                         reference_round_row_8_bits};
+                                         rf_is_row_dtype(tensor->dtype)
+                                             ? reference_round_whole_row_8_bits
+                                             : reference_round_row_8_bits};
     return (struct reference_matrix){load_values(w, source, name, 1), reference_round_row_bf16};
 }
 
@@ -62,20 +64,22 @@ static void load_feed_forward(struct reference_weights *w, const struct rf_sourc
     }
 }
 
-enum mixing { OF_ATTENTION, OF_CONV, OF_DELTA, OF_MAMBA };
+enum mixing { OF_ATTENTION, OF_CONV, OF_DELTA, OF_MAMBA, OF_LATENT };
 
 static enum mixing mixing_of(const struct rf_params *p, int l)
 {
     return rf_is_delta(p, l)   ? OF_DELTA
            : rf_is_mamba(p, l) ? OF_MAMBA
            : rf_is_conv(p, l)  ? OF_CONV
+           : p->latent         ? OF_LATENT
                                : OF_ATTENTION;
 }
 
-/* The matrices of attention, of a convolution, of the delta rule or of Mamba-2. */
+/* The matrices of attention, latent or not, of a convolution, of the delta rule or of Mamba-2. */
 static void load_mixing(struct reference_weights *w, const struct rf_source *source, int l,
                         enum reference_rounding rounding)
 {
+    const struct rf_params *p = &source->params;
     struct reference_layer *layer = &w->layers[l];
     const struct {
         struct reference_matrix *matrix;
@@ -85,6 +89,12 @@ static void load_mixing(struct reference_weights *w, const struct rf_source *sou
                     {&layer->k, "attn_k.weight", OF_ATTENTION},
                     {&layer->v, "attn_v.weight", OF_ATTENTION},
                     {&layer->o, "attn_output.weight", OF_ATTENTION},
+                    {&layer->q_a, p->latent_q ? "attn_q_a.weight" : NULL, OF_LATENT},
+                    {&layer->q, p->latent_q ? "attn_q_b.weight" : "attn_q.weight", OF_LATENT},
+                    {&layer->kv_a, "attn_kv_a_mqa.weight", OF_LATENT},
+                    {&layer->k_b, RF_K_B, OF_LATENT},
+                    {&layer->v_b, RF_V_B, OF_LATENT},
+                    {&layer->o, "attn_output.weight", OF_LATENT},
                     {&layer->conv_in, "shortconv.in_proj.weight", OF_CONV},
                     {&layer->conv_out, "shortconv.out_proj.weight", OF_CONV},
                     {&layer->delta_qkv, "attn_qkv.weight", OF_DELTA},
@@ -98,7 +108,7 @@ static void load_mixing(struct reference_weights *w, const struct rf_source *sou
                     {&layer->delta_out, "ssm_out.weight", OF_MAMBA}};
     char full[64];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        if (matrices[i].of == mixing_of(&source->params, l))
+        if (matrices[i].name && matrices[i].of == mixing_of(p, l))
             *matrices[i].matrix =
                 load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
 }
@@ -128,6 +138,8 @@ static void load_attention(struct reference_weights *w, const struct rf_source *
                    {&layer->ffn.down_bias, "ffn_down.bias", p->ffn_bias && rf_is_dense(p, l)},
                    {&layer->q_norm, "attn_q_norm.weight", p->qk_norm && has_keys},
                    {&layer->k_norm, "attn_k_norm.weight", p->qk_norm && has_keys},
+                   {&layer->q_a_norm, "attn_q_a_norm.weight", p->latent_q > 0},
+                   {&layer->kv_a_norm, "attn_kv_a_norm.weight", p->latent > 0},
                    {&layer->conv, RF_CONV, is_conv},
                    {&layer->delta_conv, RF_DELTA_CONV, has_matrices},
                    {&layer->decay, RF_DELTA_DECAY, has_matrices},

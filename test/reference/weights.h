@@ -18,11 +18,14 @@ struct reference_feed_forward {
 };
 
 struct reference_layer {
-    float *attn_norm, *ffn_norm;                     /* [n_embd] */
-    struct reference_matrix q, k, v, o;              /* q: [n_head * head_dim][n_embd], and so on;
-                                                        with attn_gate twice the rows */
-    struct reference_feed_forward ffn, shared;       /* shared: the expert that every token takes */
-    struct reference_matrix router, shared_router;   /* [n_expert][n_embd], [1][n_embd] */
+    float *attn_norm, *ffn_norm;                   /* [n_embd] */
+    struct reference_matrix q, k, v, o;            /* q: [n_head * head_dim][n_embd], and so on;
+                                                      with attn_gate twice the rows */
+    struct reference_feed_forward ffn, shared;     /* shared: the expert that every token takes */
+    struct reference_matrix router, shared_router; /* [n_expert][n_embd], [1][n_embd] */
+    /* Latent attention: q is of q_a's result, if there is one; k_b and v_b are of all heads. */
+    struct reference_matrix q_a, kv_a, k_b, v_b;
+    float *q_a_norm, *kv_a_norm;
     struct reference_matrix conv_in, conv_out;       /* replace q, k, v and o */
     float *conv;                                     /* [n_embd][conv_rows] */
     float *conv_in_bias, *conv_bias, *conv_out_bias; /* NULL without conv_bias */

@@ -20,9 +20,10 @@ struct plain_queue {
 
 struct rf_weight {
     size_t rows, columns;
-    int is_split;     /* takes its input rows as they are */
-    int is_quantised; /* a matrix whose operands are rounded to 8 bits in RF_PRECISION_FORMAT */
-    float *values;    /* a matrix: [columns][rows]; a table or a vector: [rows][columns] */
+    int is_split;       /* takes its input rows as they are */
+    int is_quantised;   /* a matrix whose operands are rounded to 8 bits in RF_PRECISION_FORMAT */
+    int has_whole_rows; /* its operands are rounded to 8 bits as whole rows, in every precision */
+    float *values;      /* a matrix: [columns][rows]; a table or a vector: [rows][columns] */
 };
 
 struct plain_weights {

@@ -52,17 +52,17 @@ static void norm(const struct plain_view *view, const struct rf_op *op, float *y
     double mean = 0;
     for (size_t j = 0; op->is_centred && j < n; j++) mean += (double)x[j] / (double)n;
     for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] - mean);
-    plain_rms_norm(y, y, op->weight[0]->values, n, view->params->rms_eps);
+    plain_rms_norm(y, y, op->weight[0]->values, n, op->eps > 0 ? op->eps : view->params->rms_eps);
     for (size_t j = 0; op->bias[0] && j < n; j++) y[j] += op->bias[0]->values[j];
 }
 
-/* Each 32 values to the nearest of 255 steps between minus and plus their largest. */
-static void round_to_8_bits(float *out, const float *x, size_t n)
+/* Each `group` values to the nearest of 255 steps between minus and plus their largest. */
+static void round_to_8_bits(float *out, const float *x, size_t n, size_t group)
 {
-    for (size_t first = 0; first < n; first += 32) {
+    for (size_t first = 0; first < n; first += group) {
         float largest = 0;
-        for (size_t j = first; j < first + 32; j++) largest = fmaxf(largest, fabsf(x[j]));
-        for (size_t j = first; j < first + 32; j++)
+        for (size_t j = first; j < first + group; j++) largest = fmaxf(largest, fabsf(x[j]));
+        for (size_t j = first; j < first + group; j++)
             out[j] = largest > 0 ? rintf(x[j] * (127.0f / largest)) * (largest / 127.0f) : 0;
     }
 }
@@ -70,11 +70,56 @@ static void round_to_8_bits(float *out, const float *x, size_t n)
 static void round_operand(const struct plain_view *view, const struct rf_weight *weight,
                           const float *x)
 {
-    if (weight->is_quantised && view->base.shape.precision == RF_PRECISION_FORMAT)
-        round_to_8_bits(view->rounded, x, weight->columns);
+    if (weight->has_whole_rows)
+        round_to_8_bits(view->rounded, x, weight->columns, weight->columns);
+    else if (weight->is_quantised && view->base.shape.precision == RF_PRECISION_FORMAT)
+        round_to_8_bits(view->rounded, x, weight->columns, 32);
     else
         for (size_t j = 0; j < weight->columns; j++)
             view->rounded[j] = weight->is_split ? x[j] : round_bf16(x[j]);
+}
+
+/* view->sums = the rows [first, first + rows) of the matrix times x. */
+static void multiply(const struct plain_view *view, const struct rf_weight *weight, const float *x,
+                     size_t first, size_t rows)
+{
+    double *sums = view->sums;
+    round_operand(view, weight, x);
+    for (size_t o = 0; o < rows; o++) sums[o] = 0;
+    for (size_t j = 0; j < weight->columns; j++) {
+        const float *column = weight->values + j * weight->rows + first;
+        loop_add(sums, column, (double)view->rounded[j], rows);
+    }
+}
+
+/* Each head's part of a row, times the head's matrix. */
+static void head_linear(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const struct rf_weight *weight = op->weight[0];
+    size_t heads = (size_t)view->params->n_head, rows = weight->rows / heads,
+           width = (size_t)view->base.shape.program->slots[op->out[0]].width / heads;
+    const float *x = plain_row(view, op->in[0], i);
+    float *out = plain_row(view, op->out[0], i);
+    for (size_t h = 0; h < heads; h++) {
+        multiply(view, weight, x + h * weight->columns, h * rows, rows);
+        for (size_t o = 0; o < rows; o++) out[h * width + o] = (float)view->sums[o];
+    }
+}
+
+static void split_heads(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const struct rf_slot_shape *slots = view->base.shape.program->slots;
+    size_t heads = (size_t)view->params->n_head, width = (size_t)slots[op->in[0]].width / heads,
+           n = (size_t)slots[op->out[0]].width / heads,
+           whole = (size_t)slots[op->out[1]].width / heads;
+    const float *x = plain_row(view, op->in[0], i);
+    float *first = plain_row(view, op->out[0], i), *rest = plain_row(view, op->out[1], i);
+    for (size_t h = 0; h < heads; h++) {
+        memcpy(first + h * n, x + h * width, n * sizeof *x);
+        if (op->n == 2)
+            memcpy(rest + (h + 1) * whole - (width - n), x + h * width + n,
+                   (width - n) * sizeof *x);
+    }
 }
 
 /* A linear layer with the matrices of one expert of n, or of 1. */
@@ -87,12 +132,7 @@ static void linear(const struct plain_view *view, const struct rf_op *op, int32_
         float *y = plain_row(view, op->out[l], out);
         double *sums = view->sums;
         size_t rows = weight->rows / n, first = expert * rows;
-        round_operand(view, weight, x);
-        for (size_t o = 0; o < rows; o++) sums[o] = 0;
-        for (size_t j = 0; j < weight->columns; j++) {
-            const float *column = weight->values + j * weight->rows + first;
-            loop_add(sums, column, (double)view->rounded[j], rows);
-        }
+        multiply(view, weight, x, first, rows);
         for (size_t o = 0; o < rows; o++) {
             double bias = op->bias[l] ? (double)op->bias[l]->values[first + o] : 0.0;
             y[o] = (op->accumulate ? y[o] : 0.0f) + (float)(sums[o] + bias);
@@ -113,9 +153,11 @@ static void turn_heads(const struct plain_view *view, float *heads, size_t n,
     if (rotation == RF_ROTATE_NOT) half = 0;
     for (float *head = heads; head < heads + n; head += dim) {
         if (gain) plain_rms_norm(head, head, gain->values, dim, params->rms_eps);
+        float *turned = head + params->latent;
         for (size_t j = 0; j < half; j++) {
             int is_neox = params->rope_style == RF_ROPE_NEOX;
-            float *a = head + (is_neox ? j : 2 * j), *b = head + (is_neox ? j + half : 2 * j + 1);
+            float *a = turned + (is_neox ? j : 2 * j),
+                  *b = turned + (is_neox ? j + half : 2 * j + 1);
             double xa = (double)*a, xb = (double)*b, c = turns[2 * j], s = turns[2 * j + 1];
             *a = (float)(xa * c - xb * s);
             *b = (float)(xa * s + xb * c);
@@ -282,6 +324,25 @@ static int32_t next_best(const float *values, int32_t n, int32_t last)
     return best;
 }
 
+/* Marks the experts of groups that are not chosen by values that never win. */
+static void leave_out_groups(const struct rf_params *params, float *values)
+{
+    int32_t n = params->expert_groups ? params->n_expert / params->expert_groups : 0, chosen = 0;
+    float sums[RF_MAX_EXPERTS];
+    for (int32_t g = 0; n && g < params->expert_groups; g++) {
+        int32_t best = -1;
+        sums[g] = 0;
+        for (int32_t t = 0; t < params->expert_group_top; t++)
+            sums[g] += values[g * n + (best = next_best(values + g * n, n, best))];
+    }
+    for (int32_t g = -1, r = 0; r < params->expert_groups; r++) {
+        g = next_best(sums, params->expert_groups, g);
+        for (int32_t e = g * n; chosen >= params->expert_groups_used && e < (g + 1) * n; e++)
+            values[e] = -INFINITY;
+        chosen++;
+    }
+}
+
 static double sigmoid(float x)
 {
     return 1 / (1 + exp(-(double)x));
@@ -297,6 +358,7 @@ static void choose_by_sigmoid(const struct plain_view *view, const struct rf_op 
     for (int32_t e = 0; e < params->n_expert; e++)
         chooses[e] =
             (float)(sigmoid(values[e]) + (op->bias[0] ? (double)op->bias[0]->values[e] : 0));
+    leave_out_groups(params, chooses);
     for (int32_t r = 0; r < params->n_expert_used; r++) {
         choices[r].expert = next_best(chooses, params->n_expert, r ? choices[r - 1].expert : -1);
         choices[r].share = sigmoid(values[choices[r].expert]);
@@ -319,14 +381,18 @@ static void choose_experts(const struct plain_view *view, const struct rf_op *op
         choose_by_sigmoid(view, op, values, choices);
         return;
     }
+    double most = (double)values[next_best(values, params->n_expert, -1)];
+    for (int32_t e = 0; e < params->n_expert; e++) all += exp((double)values[e] - most);
+    static float chooses[RF_MAX_EXPERTS];
+    for (int32_t e = 0; e < params->n_expert; e++)
+        chooses[e] = (float)(exp((double)values[e] - most) / all);
+    leave_out_groups(params, chooses);
+    if (!params->expert_groups) memcpy(chooses, values, (size_t)params->n_expert * sizeof *values);
     for (int32_t r = 0; r < params->n_expert_used; r++) {
-        choices[r].expert = next_best(values, params->n_expert, r ? choices[r - 1].expert : -1);
-        choices[r].share =
-            exp((double)values[choices[r].expert] - (double)values[choices[0].expert]);
+        choices[r].expert = next_best(chooses, params->n_expert, r ? choices[r - 1].expert : -1);
+        choices[r].share = exp((double)values[choices[r].expert] - most);
         chosen += choices[r].share;
     }
-    for (int32_t e = 0; e < params->n_expert; e++)
-        all += exp((double)values[e] - (double)values[choices[0].expert]);
     for (int32_t r = 0; r < params->n_expert_used; r++)
         choices[r].share /= params->expert_norm ? chosen : all;
 }
@@ -366,9 +432,11 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_EMBED: embed(view, op, in); break;
     case RF_OP_NORM:
         norm(view, op, plain_row(view, op->out[0], out) + op->column,
-             plain_row(view, op->in[0], in), width);
+             plain_row(view, op->in[0], in), op->weight[0]->columns);
         break;
     case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
+    case RF_OP_SPLIT_HEADS: split_heads(view, op, in); break;
+    case RF_OP_HEAD_LINEAR: head_linear(view, op, in); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
     case RF_OP_SHORT_CONV: plain_short_conv(view, op, in); break;

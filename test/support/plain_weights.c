@@ -7,13 +7,27 @@
 #include "platform/cpu.h"
 #include "support/plain.h"
 
+/* The rows of a tensor one behind the other, in `gathered` where the file has them scattered. */
+static const void *rows_of(const struct rf_tensor *tensor, uint8_t *gathered)
+{
+    size_t bytes = rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]),
+           n = (size_t)rf_tensor_elements(tensor) / (size_t)tensor->ne[0];
+    if (!tensor->scattered) return tensor->data;
+    for (size_t r = 0; r < n; r++) {
+        uint8_t *to = gathered + r * bytes;
+        const void *row = rf_tensor_rows(tensor, r, 1, to);
+        if (row != to) memcpy(to, row, bytes);
+    }
+    return gathered;
+}
+
 /* The values of a tensor as the model computes with them, [rows][columns] in host memory. `cast`:
- * room for the tensor after a cast. */
+ * room for the tensor after a cast, and behind it before. */
 static void read_values(const struct rf_weight_plan *plan, float *values, uint8_t *cast)
 {
     const struct rf_tensor *tensor = plan->tensor;
-    const void *data = tensor->data;
     size_t n = (size_t)rf_tensor_elements(tensor);
+    const void *data = rows_of(tensor, cast + n * sizeof *values);
     if (plan->dtype != tensor->dtype) {
         rf_cast_values(rf_kernels(RF_TIER_SCALAR), plan->target, tensor->dtype, data, plan->dtype,
                        cast, n);
@@ -33,7 +47,8 @@ static int load_tensor(struct rf_backend *backend, const struct rf_weight_plan *
     weight->rows = plan->n_experts * plan->rows;
     weight->is_split = plan->is_split;
     weight->is_quantised = plan->is_matrix && plan->format != RF_FORMAT_BF16;
-    float *values = rf_malloc(backend->allocator, n, 2 * sizeof *values, "weights", error);
+    weight->has_whole_rows = rf_is_row_format(plan->format);
+    float *values = rf_malloc(backend->allocator, n, 3 * sizeof *values, "weights", error);
     if (!values) return RF_ERR_MEMORY;
     read_values(plan, values, (uint8_t *)(values + n));
     begin_work(backend);

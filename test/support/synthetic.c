@@ -42,10 +42,11 @@ struct scales {
 };
 
 static const struct scales scales_of[RF_DTYPE_LIMIT] = {
-    [RF_Q4_0] = {0, -1, 0},     [RF_Q4_1] = {0, 2, -7.5f}, [RF_Q5_0] = {0, -1, 0},
-    [RF_Q5_1] = {0, 2, -15.5f}, [RF_Q8_0] = {0, -1, 0},    [RF_Q2_K] = {80, 82, 1.5f},
-    [RF_Q3_K] = {108, -1, 0},   [RF_Q4_K] = {0, 2, 7.5f},  [RF_Q5_K] = {0, 2, 15.5f},
-    [RF_Q6_K] = {208, -1, 0},   [RF_MXFP4] = {-1, -1, 0},  [RF_W4A8] = {0, -1, 0},
+    [RF_Q4_0] = {0, -1, 0},      [RF_Q4_1] = {0, 2, -7.5f},  [RF_Q5_0] = {0, -1, 0},
+    [RF_Q5_1] = {0, 2, -15.5f},  [RF_Q8_0] = {0, -1, 0},     [RF_Q2_K] = {80, 82, 1.5f},
+    [RF_Q3_K] = {108, -1, 0},    [RF_Q4_K] = {0, 2, 7.5f},   [RF_Q5_K] = {0, 2, 15.5f},
+    [RF_Q6_K] = {208, -1, 0},    [RF_MXFP4] = {-1, -1, 0},   [RF_W4A8] = {0, -1, 0},
+    [RF_W4A8_G128] = {0, -1, 0}, [RF_W4A8_ROW] = {0, -1, 0},
 };
 
 /* Sets the scales of random blocks to about `scale`. */
@@ -54,7 +55,9 @@ static void set_scales(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, 
 {
     const struct scales *at = &scales_of[dtype];
     for (size_t i = 0; i < bytes; i += rf_dtype_info(dtype)->block_bytes) {
-        float own = scale * (1 + 0.5f * next_random(s));
+        /* Types with a scale for a row have the same one in all rows, which is one for each. */
+        float own = scale * (rf_is_row_dtype(dtype) ? 1 : 1 + 0.5f * next_random(s));
+        if (dtype == RF_W4A8_G128) data[i + 2] = (uint8_t)(int8_t)(data[i + 2] % 2 ? 15 : -9);
         if (dtype == RF_MXFP4) data[i] = (uint8_t)(127 + ilogbf(own));
         if (at->scale >= 0) put_f16(data + i + at->scale, own);
         if (at->second >= 0) put_f16(data + i + at->second, own * at->ratio);
@@ -115,7 +118,7 @@ static void add(struct synthetic *s, const char *name, enum rf_dtype dtype, int3
     snprintf(s->names[i], NAME_BYTES, "%s", name);
     s->tensors[i] = (struct rf_tensor){.name = s->names[i],
                                        .dtype = dtype,
-                                       .n_dims = n_out > 1 ? 2 : 1, /* add_experts: 3 */
+                                       .n_dims = n_out > 1 ? 2 : 1, /* add_several: 3 */
                                        .ne = {n_in, n_out, 1, 1},
                                        .data = data,
                                        .bytes = bytes};
@@ -127,10 +130,11 @@ static void add_matrix(struct synthetic *s, const char *name, int32_t n_in, int3
     add(s, name, s->types[s->n_matrices++ % s->n_types], n_in, n_out, 0, 1.7f / sqrtf((float)n_in));
 }
 
-/* The matrices of all experts, one after the other. */
-static void add_experts(struct synthetic *s, const char *name, int32_t n_in, int32_t n_out)
+/* The matrices of all n experts or heads, one after the other. */
+static void add_several(struct synthetic *s, const char *name, int32_t n_in, int32_t n_out,
+                        int32_t n)
 {
-    int32_t n = s->source.params.n_expert, i = s->source.n_tensors;
+    int32_t i = s->source.n_tensors;
     add_matrix(s, name, n_in, n_out * n);
     s->tensors[i].n_dims = 3;
     s->tensors[i].ne[1] = n_out;
@@ -150,7 +154,7 @@ static void add_feed_forward(struct synthetic *s, int32_t layer, const char *end
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         snprintf(name, sizeof name, "blk.%d.%s%s.weight", layer, matrices[i].name, end);
         if (strcmp(end, "_exps") == 0)
-            add_experts(s, name, matrices[i].n_in, matrices[i].n_out);
+            add_several(s, name, matrices[i].n_in, matrices[i].n_out, s->source.params.n_expert);
         else
             add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
     }
@@ -269,10 +273,11 @@ static void add_attention(struct synthetic *s, int32_t layer)
     const struct rf_params *p = &s->source.params;
     int32_t n_q = (int32_t)rf_n_q(p, layer), n_kv = (int32_t)rf_n_kv(p, layer);
     add_linear(s, layer, "attn_q", p->n_embd, (int32_t)rf_n_q_rows(p, layer), p->qkv_bias);
+    int has_keys = !rf_shares_keys(p, layer);
+    if (has_keys) add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
+    if (has_keys && !rf_v_is_k(p, layer))
+        add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
     add_linear(s, layer, "attn_output", n_q, p->n_embd, p->o_bias);
-    if (rf_shares_keys(p, layer)) return;
-    add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
-    if (!rf_v_is_k(p, layer)) add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
 }
 
 /* A layer's own embedding of the token, and the factor of its result. */
@@ -288,6 +293,29 @@ static void add_layer_input(struct synthetic *s, int32_t layer)
     if (p->layer_scale) add(s, name, RF_F32, 1, 1, 1, 0.3f);
 }
 
+static void add_latent(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    int32_t n_q = (int32_t)rf_n_q_rows(p, layer);
+    char name[NAME_BYTES];
+    if (p->latent_q) {
+        add_linear(s, layer, "attn_q_a", p->n_embd, p->latent_q, 0);
+        add_linear(s, layer, "attn_q_b", p->latent_q, n_q, 0);
+        snprintf(name, sizeof name, "blk.%d.attn_q_a_norm.weight", layer);
+        add(s, name, RF_F32, p->latent_q, 1, 1, 0.3f);
+    } else {
+        add_linear(s, layer, "attn_q", p->n_embd, n_q, 0);
+    }
+    add_linear(s, layer, "attn_kv_a_mqa", p->n_embd, p->head_dim, 0);
+    snprintf(name, sizeof name, "blk.%d.attn_kv_a_norm.weight", layer);
+    add(s, name, RF_F32, p->latent, 1, 1, 0.3f);
+    snprintf(name, sizeof name, "blk.%d." RF_K_B, layer);
+    add_several(s, name, p->head_nope, p->latent, p->n_head);
+    snprintf(name, sizeof name, "blk.%d." RF_V_B, layer);
+    add_several(s, name, p->latent, p->head_value, p->n_head);
+    add_linear(s, layer, "attn_output", (int32_t)rf_n_attended(p, layer), p->n_embd, 0);
+}
+
 static void add_layer(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
@@ -299,6 +327,8 @@ static void add_layer(struct synthetic *s, int32_t layer)
         add_mamba(s, layer);
     else if (has_state)
         add_delta(s, layer);
+    else if (p->latent)
+        add_latent(s, layer);
     else
         add_attention(s, layer);
     add_feed_forwards(s, layer);
@@ -377,6 +407,22 @@ void synthetic_mamba(struct rf_params *params, const uint8_t *flags, int32_t n_l
     params->qkv_bias = 0;
     params->is_mamba = params->conv_bias = 1;
     params->delta_values = 6;
+}
+
+void synthetic_latent(struct rf_params *params, int32_t latent_q)
+{
+    params->arch = RF_ARCH_DEEPSEEK2;
+    params->arch_name = "deepseek2";
+    params->qkv_bias = 0;
+    params->rope_style = RF_ROPE_NORM;
+    params->n_head_kv = 1;
+    params->rope_dim = 8;
+    params->latent = 24;
+    params->latent_q = latent_q;
+    params->head_dim = params->latent + params->rope_dim;
+    params->head_nope = 12;
+    params->head_value = 20;
+    params->attention_scale = 0.25f;
 }
 
 struct rf_params synthetic_qwen2(void)

@@ -20,6 +20,9 @@ void synthetic_deltas(struct rf_params *params, const uint8_t *flags, int32_t n_
  */
 void synthetic_mamba(struct rf_params *params, const uint8_t *flags, int32_t n_layer);
 
+/* Makes them those of a model with latent attention; latent_q may be 0. */
+void synthetic_latent(struct rf_params *params, int32_t latent_q);
+
 /* Parameters of what stories260K has not: biases, the other pairing of rotations, a tied head, odd
  * widths, three query heads to one of keys. */
 struct rf_params synthetic_qwen2(void);

@@ -19,13 +19,15 @@ static const struct type {
     enum rf_dtype dtype;
     enum rf_format format;
     int halves[2]; /* where a block has its F16 numbers; -1: none */
-} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},     {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
-             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},     {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
-             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},     {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
-             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},    {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
-             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},      {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
-             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},   {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
-             {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}}, {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}}};
+} types[] = {
+    {RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},         {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
+    {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},         {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
+    {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},         {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
+    {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},        {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
+    {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},          {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
+    {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},       {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
+    {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}},     {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}},
+    {RF_W4A8_ROW, RF_FORMAT_W4A8_ROW, {0, -1}}, {RF_W4A8_G128, RF_FORMAT_W4A8_G128, {0, -1}}};
 
 /* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones
  * among them. */
@@ -37,6 +39,17 @@ static void fill(const struct type *type, uint8_t *data, size_t bytes)
         for (int h = 0; h < 2; h++)
             if (type->halves[h] >= 0 && (data[i + (size_t)type->halves[h] + 1] & 0x7c) == 0x7c)
                 data[i + (size_t)type->halves[h] + 1] &= 0x83;
+}
+
+/* A row has one scale, and its groups integers of either sign. */
+static void make_rows(const struct type *type, uint8_t *data, size_t rows, size_t row_bytes)
+{
+    size_t block = rf_dtype_info(type->dtype)->block_bytes;
+    for (size_t i = 0; rf_is_row_dtype(type->dtype) && i < rows * row_bytes; i += block) {
+        memcpy(data + i, data + i / row_bytes * row_bytes, 2);
+        int a = data[i + 2] % RF_ROW_MOST + 1;
+        if (type->dtype == RF_W4A8_G128) data[i + 2] = (uint8_t)(data[i + 2] & 128 ? -a : a);
+    }
 }
 
 static float f16(const uint8_t *list, size_t r)
@@ -70,6 +83,13 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
     case RF_FORMAT_IQ4_NL: return f16(scales, r) * iq4[code];
     case RF_FORMAT_IQ4_XS:
         return f16(scales + 128, r) * (float)(int8_t)scales[16 * (group / 2) + r] * iq4[code];
+    case RF_FORMAT_W4A8_G128:
+    case RF_FORMAT_W4A8_ROW: {
+        float d;
+        memcpy(&d, panel + rf_panel_tail_at(format, k) + r * sizeof d, sizeof d);
+        int a = format == RF_FORMAT_W4A8_G128 ? (int8_t)scales[r] : 1;
+        return d * (float)(a * (code - 8));
+    }
     case RF_FORMAT_Q8_0: return f16(scales, r) * (float)(code - 128);
     case RF_FORMAT_Q4_1:
     case RF_FORMAT_Q8_1: return f16(scales, r) * (float)code + f16(scales, 16 + r);
@@ -104,6 +124,7 @@ static void values_are_the_files(const struct type *type, size_t m, size_t k)
     float *wanted = malloc(k * sizeof *wanted);
     if (!data || !panel || !wanted) exit(1);
     fill(type, data + 1, m * row_bytes);
+    make_rows(type, data + 1, m, row_bytes);
     for (size_t first = 0; first < m; first += 16) {
         size_t rows = m - first < 16 ? m - first : 16;
         memset(panel, 0xaa, panel_bytes + 1);
@@ -124,7 +145,8 @@ static void values_are_the_files(const struct type *type, size_t m, size_t k)
         }
         size_t used =
             k / 32 * rf_panel_layout(type->format)->block_bytes +
-            k / rf_panel_layout(type->format)->unit * rf_panel_layout(type->format)->scale_bytes;
+            k / rf_panel_layout(type->format)->unit * rf_panel_layout(type->format)->scale_bytes +
+            (rf_is_row_format(type->format) ? 16 * sizeof(float) : 0);
         for (size_t i = used; i < panel_bytes; i++) CHECK_INT(panel[i], 0);
     }
     free(data);
@@ -132,8 +154,46 @@ static void values_are_the_files(const struct type *type, size_t m, size_t k)
     free(wanted);
 }
 
+/* Rows that panels cannot hold are refused with a sentence. */
+static void lies(void)
+{
+    enum { ROWS = 3, K = 384, BLOCK = 67, ROW_BYTES = K / 128 * BLOCK };
+    static uint8_t data[ROWS * ROW_BYTES];
+    const struct type *type = &types[sizeof types / sizeof *types - 1];
+    struct rf_tensor tensor = {.name = "ffn",
+                               .dtype = RF_W4A8_G128,
+                               .n_dims = 2,
+                               .ne = {K, ROWS, 1, 1},
+                               .data = data,
+                               .bytes = sizeof data};
+    static const struct {
+        size_t at;
+        uint8_t change;
+        const char *says;
+    } cases[] = {{ROW_BYTES + 2 * BLOCK, 1, "row 1 has two scales"},
+                 {2 * ROW_BYTES + BLOCK + 2, 0, "row 2 has a group with the scale 0"},
+                 {2, 16, "row 0 has a group with the scale 16"},
+                 {BLOCK + 2, 0xf0, "row 0 has a group with the scale -16"},
+                 {BLOCK + 2, 0x80, "row 0 has a group with the scale -128"}};
+    struct rf_error error = {0};
+    fill(type, data, sizeof data);
+    make_rows(type, data, ROWS, ROW_BYTES);
+    CHECK_INT(rf_check_rows(&tensor, &error), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t kept = data[cases[i].at];
+        data[cases[i].at] = i ? cases[i].change : (uint8_t)(kept ^ cases[i].change);
+        CHECK_INT(rf_check_rows(&tensor, &error), RF_ERR_FORMAT);
+        CHECK_MSG(strstr(error.text, cases[i].says) != NULL, "\"%s\" lacks \"%s\"", error.text,
+                  cases[i].says);
+        data[cases[i].at] = kept;
+    }
+    tensor.dtype = RF_Q4_0; /* whatever it has is not looked at */
+    CHECK_INT(rf_check_rows(&tensor, &error), 0);
+}
+
 int main(void)
 {
+    lies();
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         CHECK_INT(rf_format_of(types[t].dtype), types[t].format);
         size_t unit = rf_dtype_info(types[t].dtype)->block_elems;

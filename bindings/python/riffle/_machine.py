@@ -121,8 +121,8 @@ def quantize(
     progress: Progress | None = None,
 ) -> None:
     """Writes the GGUF model `source` to `target` with its matrices in another type: "mxfp4", "q4",
-    "q4_0", "w4a8", "q6", "q8_0" or "bf16". `calibration`: a text on which the model shall change
-    least."""
+    "q4_0", "w4a8", "w4a8i", "q6", "q8_0" or "bf16". `calibration`: a text on which the model shall
+    change least."""
     options = native.QuantizeOptions()
     lib.riffle_quantize_options_init(options, ctypes.sizeof(options))
     raised = Raised()

@@ -51,9 +51,8 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The numbers of a list upwards, without repetitions; `otherwise` if it is not given. */
-static int take_list(const char *option, const char *list, int32_t least, int32_t otherwise,
-                     int32_t **items, size_t *count)
+int bench_take_list(const char *option, const char *list, int32_t least, int32_t otherwise,
+                    int32_t **items, size_t *count)
 {
     size_t kept = 0;
     char number[16];
@@ -85,10 +84,10 @@ static int plain_choose(struct plain_run *run, const struct cli_options *options
     run->options = options;
     run->n_gen = options->n_gen ? options->n_gen : DECODE_TOKENS;
     run->results->repeats = options->repeats ? options->repeats : REPEATS;
-    int status = take_list("--prompt-tokens", options->prompt_tokens, 1, PROMPT_TOKENS,
-                           &run->prompts, &run->n_prompts);
+    int status = bench_take_list("--prompt-tokens", options->prompt_tokens, 1, PROMPT_TOKENS,
+                                 &run->prompts, &run->n_prompts);
     if (status == CLI_OK)
-        status = take_list("--depth", options->depths, 0, 0, &run->depths, &run->n_depths);
+        status = bench_take_list("--depth", options->depths, 0, 0, &run->depths, &run->n_depths);
     if (status != CLI_OK) return status;
     int64_t needed = plain_context(run);
     if (options->n_ctx && options->n_ctx < needed)
@@ -124,16 +123,13 @@ static void add_figures(struct plain_run *run)
     }
 }
 
-/* Repeats an English text to the length of the longest context and prompt. */
-static int plain_make_tokens(struct plain_run *run)
+int bench_text(const struct engine *engine, size_t length, int32_t **tokens)
 {
-    size_t length =
-        (size_t)run->depths[run->n_depths - 1] + (size_t)run->prompts[run->n_prompts - 1];
     int32_t *text;
-    int64_t n = engine_tokenize(&run->results->engine, prompt_text, sizeof prompt_text - 1,
-                                RIFFLE_TOKENIZE_BOS, &text);
-    run->tokens = cli_allocate(length, sizeof *run->tokens);
-    for (size_t i = 0; i < length && n > 0; i++) run->tokens[i] = text[i % (size_t)n];
+    int64_t n =
+        engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &text);
+    *tokens = cli_allocate(length, sizeof **tokens);
+    for (size_t i = 0; i < length && n > 0; i++) (*tokens)[i] = text[i % (size_t)n];
     free(text);
     return n ? cli_status(n) : cli_fail("the model's tokenizer makes no token of an English text");
 }
@@ -243,7 +239,9 @@ static int plain_measure(struct plain_run *run)
     int code = riffle_session_get_stats(run->results->engine.session, &stats, sizeof stats);
     int status =
         code == RIFFLE_OK ? origin_take(&run->results->origin, stats.threads) : cli_status(code);
-    if (status == CLI_OK) status = plain_make_tokens(run);
+    size_t length =
+        (size_t)run->depths[run->n_depths - 1] + (size_t)run->prompts[run->n_prompts - 1];
+    if (status == CLI_OK) status = bench_text(&run->results->engine, length, &run->tokens);
     if (status != CLI_OK) return status;
     size_t each = run->n_figures / run->n_depths;
     for (size_t i = 0; i < run->n_figures && code == RIFFLE_OK; i += each)

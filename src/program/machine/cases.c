@@ -16,11 +16,14 @@ static const struct rf_roofline_shape default_shape = {8192, 8192};
     {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, RF_KV_F16},
 #define A16(name, FORMAT, ...) \
     {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A16, RF_KV_F16},
+#define A8_ROW(name, FORMAT, ...) \
+    {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8_ROW, RF_KV_F16},
 static const struct rf_roofline_kernel kernels[] = {
     {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_F16},
     /* clang-format off */
     RF_EACH_PANEL_FORMAT(A8)
     RF_EACH_PANEL_FORMAT(A16)
+    RF_EACH_ROW_FORMAT(A8_ROW)
     /* clang-format on */
     {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_F16},
     {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_BF16},
@@ -29,6 +32,7 @@ static const struct rf_roofline_kernel kernels[] = {
 };
 #undef A8
 #undef A16
+#undef A8_ROW
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
 /* Copies the next name of a list separated by commas to name[cap], without spaces around it.

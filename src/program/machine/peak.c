@@ -146,19 +146,23 @@ int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop)
 enum rf_peak rf_peak_of(enum rf_operand form, int tier, size_t n)
 {
     static const enum rf_peak ladder[RF_TIER_COUNT][RF_OPERAND_COUNT] = {
-        [RF_TIER_SCALAR] = {RF_PEAK_SSE_F32, RF_PEAK_SSE_F32, RF_PEAK_SSE_F32, RF_PEAK_SSE_F32},
-        [RF_TIER_AVX2] = {RF_PEAK_FMA_256, RF_PEAK_MADDUBS, RF_PEAK_MADD, RF_PEAK_MADD},
+        [RF_TIER_SCALAR] = {RF_PEAK_SSE_F32, RF_PEAK_SSE_F32, RF_PEAK_SSE_F32, RF_PEAK_SSE_F32,
+                            RF_PEAK_SSE_F32},
+        [RF_TIER_AVX2] = {RF_PEAK_FMA_256, RF_PEAK_MADDUBS, RF_PEAK_MADD, RF_PEAK_MADD,
+                          RF_PEAK_MADDUBS},
         [RF_TIER_AVXVNNI] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_DPWSSD_256,
-                             RF_PEAK_DPWSSD_256},
+                             RF_PEAK_DPWSSD_256, RF_PEAK_DPBUSD_256},
         [RF_TIER_AVXVNNIINT8] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_DPWSSD_256,
-                                 RF_PEAK_DPWSSD_256},
+                                 RF_PEAK_DPWSSD_256, RF_PEAK_DPBUSD_256},
         [RF_TIER_AVX512] = {RF_PEAK_DPBF16, RF_PEAK_DPBUSD_512, RF_PEAK_DPWSSD_512,
-                            RF_PEAK_DPWSSD_512},
-        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBF16, RF_PEAK_TDPBF16, RF_PEAK_TDPBF16},
+                            RF_PEAK_DPWSSD_512, RF_PEAK_DPBUSD_512},
+        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBF16, RF_PEAK_TDPBF16, RF_PEAK_TDPBF16,
+                         RF_PEAK_TDPBUSD},
     };
     static const size_t least[RF_OPERAND_COUNT] = {[RF_OPERAND_A8] = RF_AMX_LEAST_A8,
                                                    [RF_OPERAND_A16] = RF_AMX_LEAST_A16,
-                                                   [RF_OPERAND_A16_SUPER] = RF_AMX_LEAST_SUPER};
+                                                   [RF_OPERAND_A16_SUPER] = RF_AMX_LEAST_SUPER,
+                                                   [RF_OPERAND_A8_ROW] = RF_AMX_LEAST_ROW};
     if (tier == RF_TIER_AMX && n < least[form]) tier = RF_TIER_AVX512;
     return ladder[tier][form];
 }

@@ -52,6 +52,12 @@ const struct option option_table[] = {
     {"--suite", NULL, "SUITE", OPTION_TEXT, VERB_BENCH, AT(suite), 0, 0, NULL,
      "prompts to answer with every chain and with plain decoding: code, qa, hard, long, or a FILE "
      "(JSONL, or text as one prompt)"},
+    {"--format", NULL, "F", OPTION_CHOICE, VERB_BENCH, AT(format), 0, 0,
+     "llama-bench|llama-bench-csv|llama-bench-jsonl",
+     "time prompts (-p, default 512) and answers (-n, default 128) alone, and print the columns of "
+     "llama-bench: Markdown, CSV or JSON lines"},
+    {"--preset", NULL, "P", OPTION_CHOICE, VERB_BENCH, AT(preset), 0, 0, "mlperf-client",
+     "lengths of prompts and answers of another benchmark: MLPerf Client's categories"},
     {"--prompts", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_prompts), 1, INT32_MAX, NULL,
      "with --suite: only its first N prompts"},
     {"--max-tokens", NULL, "N", OPTION_INT, VERB_BENCH, AT(max_tokens), 1, INT32_MAX, NULL,
@@ -143,9 +149,10 @@ const struct option option_table[] = {
      "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
      "numbers such as 0-3,8; `riffle cores` shows the plan"},
     {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0,
-     "mxfp4|q4|q4_0|w4a8|q6|q8_0|bf16",
+     "mxfp4|q4|q4_0|w4a8|w4a8i|q6|q8_0|bf16",
      "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
-     "256), q4_0, w4a8 (QQQ, with --calibrate), q6 (Q6_K, or Q8_0), q8_0 or bf16"},
+     "256), q4_0, w4a8 (QQQ, with --calibrate), w4a8i (the same, for sums of integers), q6 (Q6_K, "
+     "or Q8_0), q8_0 or bf16"},
     {"--model", NULL, "MODEL", OPTION_TEXT, VERB_CORPUS, AT(model), 0, 0, NULL,
      "the model whose drafts the corpus is for"},
     {"--keep", NULL, "P", OPTION_FLOAT, VERB_CORPUS, AT(keep), 0.001, 1, NULL,
@@ -156,20 +163,23 @@ const struct option option_table[] = {
      "with --type mxfp4, how exponents are chosen: 'best' (default): of two, the one with less "
      "squared error; 'floor': as OCP specifies"},
     {"--calibrate", NULL, "FILE", OPTION_TEXT, VERB_QUANTIZE, AT(calibrate), 0, 0, NULL,
-     "with --type mxfp4, q4 or w4a8, a text on which the new weights lose least: slow, but as good "
+     "with --type mxfp4, q4, w4a8 or w4a8i, a text on which the new weights lose least: slow, but "
+     "as good "
      "as more bits. Ctrl-C stops; the same command continues"},
     {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
-     "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
+     "with --type w4a8 or w4a8i, weights that share a scale: 128 (default) of a row, or 'channel', "
+     "all of "
      "it"},
     {"--high-share", NULL, "P", OPTION_INT, VERB_QUANTIZE, AT(high_share), 0, 100, NULL,
      "with --calibrate, percent of the weights in Q6_K (Q8_0 if the row length is no multiple of "
-     "256), as whole matrices, those whose rounding matters most (default: 25 with q4 and w4a8, "
+     "256), as whole matrices, those whose rounding matters most (default: 25 with q4, w4a8 and "
+     "w4a8i, "
      "else 0)"},
     {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
      "rotate hidden states and heads first, so that weights round better; tied embeddings become "
-     "two tensors (default: with w4a8, if the model allows it and has no four bits yet)"},
+     "two tensors (default: with w4a8 and w4a8i, if the model allows it and has no four bits yet)"},
     {"--no-rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(no_rotate), 0, 0, NULL,
-     "with --type w4a8, do not rotate"},
+     "with --type w4a8 or w4a8i, do not rotate"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
      "with --calibrate, N windows of 512 tokens, spread over the text (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,

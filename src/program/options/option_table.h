@@ -62,8 +62,9 @@ struct cli_options {
     const char *cores;      /* NULL: the library's default */
 
     const char *prompt, *file, *system;
-    const char *prefix, *prompt_name, *format; /* options of embed; NULL: not given */
-    struct input input;                        /* input_read fills it */
+    const char *prefix, *prompt_name,
+        *format;        /* options of embed, format also of bench; NULL: not given */
+    struct input input; /* input_read fills it */
     struct text_list stop;
     const char *grammar, *json_schema; /* files, one of them at most; NULL: none */
     int raw, messages, special, no_bos;
@@ -79,6 +80,7 @@ struct cli_options {
     char *prompt_tokens, *depths; /* separated by commas, for free(); NULL: the verb's default */
     int32_t n_gen;                /* 0: the verb's default */
     const char *suite;            /* suite of prompts; NULL: none */
+    const char *preset;           /* shapes of another benchmark; NULL: none */
     struct text_list chains;      /* chains that are compared with plain decoding */
     int32_t n_prompts;            /* 0: all of the suite */
 

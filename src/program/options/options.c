@@ -272,12 +272,12 @@ static int is_empty(const char *text)
 
 static int check_quantize(const struct cli_options *options)
 {
-    int is_w4a8 = strcmp(options->type, "w4a8") == 0;
+    int is_w4a8 = strcmp(options->type, "w4a8") == 0 || strcmp(options->type, "w4a8i") == 0;
     int suits = is_w4a8 || strcmp(options->type, "mxfp4") == 0 || strcmp(options->type, "q4") == 0;
     if (is_w4a8 && !options->calibrate)
-        return cli_usage_error("--type w4a8 needs --calibrate FILE, a text");
+        return cli_usage_error("--type %s needs --calibrate FILE, a text", options->type);
     if (options->group && !is_w4a8)
-        return cli_usage_error("--group is for --type w4a8, not for %s", options->type);
+        return cli_usage_error("--group is for --type w4a8 and w4a8i, not for %s", options->type);
     if (options->rotate && options->no_rotate)
         return cli_usage_error("--rotate and --no-rotate exclude each other");
     if (!options->calibrate && (options->chunks || options->high_share >= 0))
@@ -285,7 +285,7 @@ static int check_quantize(const struct cli_options *options)
                                options->chunks ? "--chunks" : "--high-share");
     if (!options->calibrate) return CLI_OK;
     if (!suits)
-        return cli_usage_error("--calibrate is for --type mxfp4, q4 or w4a8, not for %s",
+        return cli_usage_error("--calibrate is for --type mxfp4, q4, w4a8 or w4a8i, not for %s",
                                options->type);
     if (options->rule && strcmp(options->rule, "floor") == 0)
         return cli_usage_error("--rule floor and --calibrate exclude each other");
@@ -310,7 +310,7 @@ static int check_together(const struct cli_options *options)
         {n_arguments > 1 && (!options->out || !options->out[0]),
          "OUT is missing: the name of the file to write"},
         {verb == VERB_QUANTIZE && !options->type,
-         "--type is missing: mxfp4, q4, q4_0, w4a8, q6, q8_0 or bf16"},
+         "--type is missing: mxfp4, q4, q4_0, w4a8, w4a8i, q6, q8_0 or bf16"},
         {options->prompt && options->file, "-p and -f exclude each other: there is one text"},
         {options->raw && options->system,
          "--system needs the chat template, which --raw leaves out"},
@@ -331,6 +331,11 @@ static int check_together(const struct cli_options *options)
          "length"},
         {options->suite && options->csv,
          "--csv has the figures of plain decoding; for those of --suite there is --json"},
+        {verb == VERB_BENCH && (options->format || options->preset) &&
+             (options->suite || options->csv || options->json),
+         "--format and --preset are not for --suite, --csv and --json"},
+        {options->preset && (options->prompt_tokens || options->depths || options->n_gen),
+         "--prompt-tokens, --depth and --gen are not for --preset, which has its own"},
         {options->csv && options->json, "--csv and --json exclude each other"},
         {options->ids && !options->json, "--ids needs --json"},
         {verb == VERB_SERVE && options->arguments.count != 1 &&

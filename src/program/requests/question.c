@@ -142,13 +142,14 @@ static int take_stream_options(const json_t *body, struct question *question,
     if (!json_is_object(options)) return refuse_value(refusal, "stream_options", "an object");
     json_object_foreach(options, name, value)
     {
-        if (strcmp(name, "include_usage") != 0 && strcmp(name, "include_obfuscation") != 0 &&
-            !json_is_null(value))
+        if (strcmp(name, "include_usage") != 0 && strcmp(name, "include_levels") != 0 &&
+            strcmp(name, "include_obfuscation") != 0 && !json_is_null(value))
             return refuse(refusal, 400, "unsupported_parameter",
                           "stream_options.%.100s is not supported", name);
     }
     if (member_flag(options, "include_obfuscation", &is_obscured, refusal)) return -1;
     if (member_flag(options, "include_usage", &question->tells_usage, refusal)) return -1;
+    if (member_flag(options, "include_levels", &question->tells_levels, refusal)) return -1;
     if (!question->streams && json_object_size(options))
         return refuse(refusal, 400, "invalid_value", "stream_options is without stream");
     return 0;

@@ -31,7 +31,7 @@ struct prompt {
 };
 
 struct question {
-    int streams, tells_usage;
+    int streams, tells_usage, tells_levels;
     int32_t n_ctx;
     struct prompt *prompts; /* [n_prompts]; a chat has one */
     int32_t n_prompts, n;   /* n: answers to each prompt */

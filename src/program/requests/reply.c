@@ -328,6 +328,10 @@ static void write_choice(struct rf_writer *out, const struct reply *reply,
         rf_write_text(out, "null");
     rf_write_text(out, ",\"finish_reason\":");
     reply_write_json(out, part->finish ? json_string(part->finish) : json_null());
+    if (is_piece && reply->question->tells_levels && part->bytes + part->thought_bytes) {
+        rf_write_text(out, ",\"level\":");
+        reply_write_json(out, json_integer(part->level));
+    }
     rf_write_text(out, "}");
 }
 

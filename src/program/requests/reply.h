@@ -36,6 +36,7 @@ struct reply_part {
     int32_t n_calls;                   /* number of calls before these */
     const float *vector;               /* vector of an embedding; NULL: none */
     int32_t width;                     /* numbers of the vector */
+    int32_t level; /* the level that proposed the last token, as in riffle_event */
 };
 
 /* Tokens of a request, and the times of its longest answer. */

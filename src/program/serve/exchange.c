@@ -32,6 +32,7 @@ struct choice {
     int has_enough; /* the answer was ended because it has its calls */
     float *vector;
     int has_begun; /* a piece was sent */
+    int32_t level; /* of the last token, as in riffle_event */
     riffle_finish finish;
     double last_token;
 };
@@ -229,7 +230,8 @@ static struct reply_part choice_part(const struct choice *choice, const char *fi
                                .calls = choice->calls,
                                .n_calls = choice->n_calls,
                                .vector = choice->vector,
-                               .width = choice->exchange->width};
+                               .width = choice->exchange->width,
+                               .level = choice->level};
 }
 
 /* The reply's text, and the calls in it, that are known with this piece. */
@@ -320,7 +322,10 @@ static int choice_on_event(void *user, const riffle_event *event)
     struct exchange *exchange = choice->exchange;
     struct server *server = exchange->server;
     rf_lock_take(&server->lock);
-    if (event->token >= 0) choice_count_time(choice);
+    if (event->token >= 0) {
+        choice_count_time(choice);
+        choice->level = event->level;
+    }
     if (!exchange->question.only_echoes && choice_take_token(choice, event))
         refuse_memory(&exchange->refusal);
     choice->n_thought += event->token >= 0 && rf_thoughts_go_on(&choice->thoughts);

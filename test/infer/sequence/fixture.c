@@ -93,6 +93,14 @@ static struct rf_params sized_params(void)
     return params;
 }
 
+static struct rf_params latent_params(void)
+{
+    struct rf_params params = bench_params;
+    synthetic_latent(&params, 16);
+    params.n_ff = 96;
+    return params;
+}
+
 static int is_block(const struct meter *meter, size_t bytes)
 {
     return bytes >= meter->block_bytes && bytes < meter->block_bytes + 256;
@@ -252,10 +260,12 @@ void on_every_bench(void (*check)(struct bench *bench))
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
     const struct rf_params convs = conv_params(), deltas = bench_delta_params(),
-                           mambas = mamba_params(), sizes = sized_params();
+                           mambas = mamba_params(), sizes = sized_params(),
+                           latents = latent_params();
     struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
                      *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1),
-                     *mamba = source_of(&mambas, &bf16, 1), *sized = source_of(&sizes, &bf16, 1);
+                     *mamba = source_of(&mambas, &bf16, 1), *sized = source_of(&sizes, &bf16, 1),
+                     *latent = source_of(&latents, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
         const struct device *device = &bench_devices[d];
         /* Sequences see neither the kernels' tier nor the form of matrices, so that these repeat:
@@ -269,11 +279,13 @@ void on_every_bench(void (*check)(struct bench *bench))
         /* Two devices at a time compute no such layers. */
         if (!on_cuda && (d == 0 || strcmp(device->name, "plain") == 0))
             on_bench(device, sized, RF_WEIGHTS_BF16, RF_KV_F16, check);
+        if (!on_cuda && !repeats) on_bench(device, latent, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
         if (!on_cuda && !repeats && !IS_FOR_RACES)
             on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         if (d == 0) on_bench(device, sized, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         if (d == 0) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_Q8, check);
+        if (d == 0) on_bench(device, latent, RF_WEIGHTS_BF16, RF_KV_Q4, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         if (!IS_FOR_RACES) on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q4, check);
     }
@@ -283,4 +295,5 @@ void on_every_bench(void (*check)(struct bench *bench))
     synthetic_free(delta);
     synthetic_free(mamba);
     synthetic_free(sized);
+    synthetic_free(latent);
 }

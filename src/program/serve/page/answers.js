@@ -1,6 +1,7 @@
 // One answer at a time: it grows in its message, which may be in a conversation that is not shown.
 
 import {add, requestFor} from "./conversation.js";
+import {addRun} from "./levels.js";
 import {chat} from "./server.js";
 
 const SAVE_MS = 2000;
@@ -16,8 +17,9 @@ function addCalls(message, pieces) {
 }
 
 function addEvent(message, event) {
-  for (const {delta, finish_reason: reason} of event.choices) {
+  for (const {delta, finish_reason: reason, level} of event.choices) {
     message.content += delta.content ?? "";
+    if (delta.content && level !== undefined) addRun(message, level, delta.content.length);
     const thoughts = delta.reasoning_content;
     if (thoughts) message.reasoning = (message.reasoning ?? "") + thoughts;
     if (delta.tool_calls) addCalls(message, delta.tool_calls);

@@ -2,7 +2,7 @@
 // parent, and `chosen` says which child is shown.
 //
 // message: {id, role, content, children, chosen} and, where it has them, files, reasoning, calls,
-// callId, model, stats, error.
+// callId, model, stats, error, levels (levels.js).
 
 /** Pages without TLS from another machine have no randomUUID. */
 const newId = () => Array.from(crypto.getRandomValues(new Uint32Array(4))).join("-");

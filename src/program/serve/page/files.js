@@ -3,8 +3,8 @@
 const MOST_BYTES = 2 << 20;
 
 /** {name, text}, or an error for what is no text. */
-async function readText(file) {
-  if (file.size > MOST_BYTES) throw new Error(`${file.name} has more than 2 MiB.`);
+export async function readText(file, most = MOST_BYTES) {
+  if (file.size > most) throw new Error(`${file.name} has more than ${most >> 20} MiB.`);
   try {
     const text = new TextDecoder("utf-8", {fatal: true}).decode(await file.arrayBuffer());
     if (text.includes("\0")) throw new Error();

@@ -3,7 +3,8 @@
 import {Answers} from "./answers.js";
 import {add, asMarkdown, create, last} from "./conversation.js";
 import {askKey, askSettings} from "./dialogs.js";
-import {Attachments, download, fileName} from "./files.js";
+import {readExport} from "./exported.js";
+import {Attachments, download, fileName, readText} from "./files.js";
 import {showList} from "./list.js";
 import {element} from "./markdown.js";
 import {Messages} from "./messages.js";
@@ -12,6 +13,7 @@ import * as store from "./store.js";
 
 const byId = id => document.getElementById(id);
 const box = byId("box"), status = byId("status"), TITLE_CHARACTERS = 60;
+const EXPORT_BYTES = 64 << 20;
 let current = create(store.lastSettings());
 
 function tell(text, ...more) {
@@ -194,6 +196,24 @@ byId("export-json").onclick = () =>
   download(fileName(current.title) + ".json", "application/json", JSON.stringify(current, null, 2));
 byId("export-markdown").onclick = () =>
   download(fileName(current.title) + ".md", "text/markdown", asMarkdown(current));
+byId("import").onclick = () => byId("exported").click();
+byId("exported").onchange = async () => {
+  const [file] = byId("exported").files;
+  byId("exported").value = "";
+  try {
+    const conversation = readExport((await readText(file, EXPORT_BYTES)).text);
+    touch(conversation, "");
+    show(conversation);
+    tell("Imported");
+  } catch (error) {
+    tell(`${file.name} could not be imported: ${error.message}`);
+  }
+};
+byId("levels").onclick = () => {
+  messages.showsLevels = !messages.showsLevels;
+  byId("levels").setAttribute("aria-pressed", messages.showsLevels);
+  show(current);
+};
 byId("open-settings").onclick = async () => {
   const conversation = current;
   const changed = await askSettings(byId("settings"), conversation.settings);

@@ -2,6 +2,7 @@
 
 import {codeBlock, copyButton, element, render} from "./markdown.js";
 import {fullText, path} from "./conversation.js";
+import {renderLevels} from "./levels.js";
 
 function button(text, label, act, className = "change") {
   const made = element("button", className, text);
@@ -45,7 +46,7 @@ const speakers = {user: "You", assistant: "Answer", tool: "Result of a tool"};
 export class Messages {
   /** `acts`: choose, edit, regenerate, giveResults. */
   constructor(log, acts) {
-    Object.assign(this, {log, acts, shown: new Map()});
+    Object.assign(this, {log, acts, shown: new Map(), showsLevels: false});
   }
 
   show(conversation) {
@@ -83,7 +84,8 @@ export class Messages {
   fill(message, parts, isRunning) {
     parts.box.setAttribute("aria-busy", isRunning);
     if (message.reasoning) this.fillThoughts(message, parts, isRunning);
-    if (message.role === "assistant") render(parts.text, message.content);
+    if (this.showsLevels && message.levels) renderLevels(parts.text, message);
+    else if (message.role === "assistant") render(parts.text, message.content);
     else parts.text.textContent = message.content;
     if (isRunning) return;
     const files = (message.files ?? []).map(

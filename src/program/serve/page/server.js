@@ -54,7 +54,8 @@ async function* events(body) {
 export async function* chat(body, signal) {
   const reply = await request("v1/chat/completions", {
     method: "POST", signal, headers: {"Content-Type": "application/json"},
-    body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}})});
+    body: JSON.stringify({...body, stream: true, stream_options: {
+      include_usage: true, include_levels: true}})});
   let isWhole = false;
   for await (const event of events(reply.body)) {
     if (event.error) throw new Error(event.error.message);

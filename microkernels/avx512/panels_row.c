@@ -1,0 +1,106 @@
+/* Formats with a scale for a row times 8-bit rows (vpdpbusd on 512 bits). Beside the 24 products of
+ * a tile, decoding a vector of codes takes three operations on ports that products leave free. */
+#include "microkernels/avx512/panels_row.h"
+
+#include "microkernels/avx512/tier.h"
+
+#define RF_NAMED(kernel) avx512_##kernel
+
+typedef __m512i integers;
+enum {
+    LANES = 16,
+    TILE_ROWS = 12,
+    TILE = 2,
+    TILE_SUMS = 24,
+    DECODED_ROWS = 0,
+    MOST_IN_REGISTERS = 0
+};
+
+#define EACH_TILE_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#define EACH_FEW_ROWS(FORMAT) \
+    STREAM(1, 4, FORMAT)      \
+    STREAM(2, 4, FORMAT)      \
+    STREAM(3, 4, FORMAT)      \
+    STREAM(4, 4, FORMAT)      \
+    STREAM(5, 2, FORMAT)      \
+    STREAM(6, 2, FORMAT)      \
+    STREAM(7, 2, FORMAT)      \
+    STREAM(8, 2, FORMAT)      \
+    STREAM(9, 2, FORMAT)      \
+    STREAM(10, 2, FORMAT)     \
+    STREAM(11, 2, FORMAT)     \
+    STREAM(12, 2, FORMAT)
+
+INLINE integers v_load(const void *at)
+{
+    return _mm512_load_si512(at);
+}
+
+INLINE void v_store(void *at, integers v)
+{
+    _mm512_store_si512(at, v);
+}
+
+INLINE integers v_and(integers v)
+{
+    return _mm512_and_si512(v, _mm512_set1_epi8(15));
+}
+
+INLINE integers v_srl4(integers v)
+{
+    return _mm512_srli_epi16(v, 4);
+}
+
+INLINE integers v_add(integers a, integers b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+INLINE integers v_mul(integers a, integers b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+
+INLINE integers v_set(int32_t value)
+{
+    return _mm512_set1_epi32(value);
+}
+
+INLINE integers v_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+INLINE integers v_widen(const uint8_t *bytes)
+{
+    return _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes));
+}
+
+INLINE integers v_begin(integers sum)
+{
+    return sum;
+}
+
+INLINE integers v_step(integers part, integers codes, integers q)
+{
+    return _mm512_dpbusd_epi32(part, codes, q);
+}
+
+INLINE integers v_end(integers sum, integers part)
+{
+    (void)sum;
+    return part;
+}
+
+#include "microkernels/panels_row.h"
+
+rf_linear_fn *const rf_avx512_linear_row[RF_FORMAT_COUNT] = {
+#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = avx512_linear_##name##_a8,
+    RF_EACH_ROW_FORMAT(ENTRY)
+#undef ENTRY
+};
+
+void rf_avx512_init_panels_row(struct rf_kernels *kernels)
+{
+    init_panels_row(kernels);
+}
