@@ -431,6 +431,8 @@ static cudaError_t launch_op(const struct gpu_view *view, const struct gpu_launc
     case RF_OP_SPLIT_GATE:
     case RF_OP_SIGMOID_GATE:
     case RF_OP_RELU2:
+    case RF_OP_LAYER_INPUTS:
+    case RF_OP_SCALE:
     case RF_OP_SPLIT_HEADS:
     case RF_OP_HEAD_LINEAR: break; /* gpu_can_compute refuses them */
     case RF_OP_SILU_GATE:

@@ -371,6 +371,10 @@ int gpu_can_compute(const struct rf_params *params, struct rf_error *error)
     if (params->encoder)
         return rf_fail(error, RF_ERR_UNSUPPORTED, "CUDA devices do not compute encoders (%s)",
                        params->arch_name);
+    if (rf_has_layer_sizes(params))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices do not compute layers of different sizes (%s)",
+                       params->arch_name);
     if (params->latent)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "CUDA devices do not compute latent attention (%s)", params->arch_name);

@@ -23,12 +23,14 @@ import transformers
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import eager_attention_forward as llama_attention
 
-N_VOCAB, N_CTX, WINDOW = 288, 2048, 48
+N_VOCAB, N_CTX, WINDOW, LOCAL_DIM, FULL_DIM = 288, 2048, 48, 16, 32
 SIZES = dict(vocab_size=N_VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=N_CTX, bos_token_id=286, eos_token_id=287,
              pad_token_id=None)
 SMALLER = {"intermediate_size": 32, "tie_word_embeddings": True}
 SLIDING_FULL = SMALLER | {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+GEMMA4 = {"intermediate_size": 32, "head_dim": LOCAL_DIM, "global_head_dim": FULL_DIM, "sliding_window": WINDOW,
+          "vocab_size_per_layer_input": N_VOCAB, "tie_word_embeddings": True}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
             "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 1.7], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0]}
 
@@ -54,6 +56,16 @@ MODELS = {
                           "attn_logit_softcapping": 3.0, "final_logit_softcapping": 6.0}),
     "gemma3": ("gemma3_text", {"num_hidden_layers": 6, "head_dim": 16, "query_pre_attn_scalar": 16,
                                "sliding_window": WINDOW}),
+    # Two kinds of layers with heads of different sizes; the last three read the keys and values of those before, and have
+    # wider feed-forwards; embeddings of the layers.
+    "gemma4": ("gemma4_text", GEMMA4 | {
+        "num_hidden_layers": 6, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 3, "hidden_size_per_layer_input": 16, "use_double_wide_mlp": True,
+        "final_logit_softcapping": 6.0}),
+    # The same parts in other places: v is k in layers without a window, which have fewer heads of k; nothing is shared.
+    "gemma4-dense": ("gemma4_text", GEMMA4 | {
+        "num_hidden_layers": 4, "layer_types": ["full_attention", "sliding_attention"] * 2, "attention_k_eq_v": True,
+        "num_global_key_value_heads": 1, "num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0}),
     "llama-bias": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "qwen3-bias": ("qwen3", {"head_dim": 16, "attention_bias": True, "use_sliding_window": True,
                              "sliding_window": WINDOW, "max_window_layers": 0}),
@@ -138,7 +150,7 @@ VISION = {"gemma3-vision", "mistral3-vision"}
 # GGUF has no keys for such rotations, widths and limits of steps, no such biases.
 NO_GGUF = VISION | {"gemma3-yarn", "llama-dynamic", "lfm2-bias", "granitehybrid-rope"}
 PERMUTED = {"llama", "mistral", "granite", "granitemoehybrid", "smollm3", "ministral3"}
-GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "olmo3": "olmo2", "ministral3": "mistral3",
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "gemma4_text": "gemma4", "olmo3": "olmo2", "ministral3": "mistral3",
              "qwen3_5_text": "qwen35", "granitemoehybrid": "granitehybrid", "nemotron_h": "nemotron_h"}
 
 
@@ -180,7 +192,7 @@ def make_vision_model(config):
 
 def adds_one(kind, name):
     """Whether the norm's weights count from 1 on."""
-    return kind.startswith("gemma") or kind == "qwen3_5_text" and "linear_attn" not in name
+    return kind in {"gemma2", "gemma3_text"} or kind == "qwen3_5_text" and "linear_attn" not in name
 
 
 def make_model(name, kind, changes):
@@ -201,12 +213,17 @@ def make_model(name, kind, changes):
             tensor.data = noise / 4 + 1
         elif "norm" in name:
             tensor.data = noise / 4 + (0 if adds_one(kind, name) else 1)
+            if kind == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
+                tensor.data /= 2 # scores have no other factor, and sharp ones would amplify roundings
         elif "embed" in name or "lm_head" in name:
             tensor.data = noise / 2
         elif tensor.dim() == 2:
             tensor.data = noise / 2 ** round(math.log2(tensor.shape[1]) / 2)
         elif name.endswith(".bias"):
             tensor.data = noise / 4
+    for name, tensor in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            tensor.data = torch.tensor([0.5 + int(name.split(".")[-2]) / 8])
     if name_of_model != "mistral3-vision":
         model.tie_weights()
     for module in model.modules():
@@ -255,6 +272,9 @@ def write_metadata(writer, name, kind, config):
         writer.add_feed_forward_length([config.intermediate_size * (t == "mlp") for t in config.layers_block_type])
     else:
         writer.add_feed_forward_length(config.intermediate_size)
+    if kind == "gemma4_text":
+        write_layer_metadata(writer, config)
+        return
     writer.add_head_count(config.num_attention_heads)
     if kind == "lfm2":
         writer.add_head_count_kv([config.num_key_value_heads * (t != "conv") for t in config.layer_types])
@@ -319,6 +339,36 @@ def write_metadata(writer, name, kind, config):
         writer.add_rope_scaling_attn_factors(magnitude)
         for which in ("long", "short"):
             writer.add_tensor(f"rope_factors_{which}.weight", np.array(rope[f"{which}_factor"], np.float32))
+
+
+def write_layer_metadata(writer, config):
+    """Gemma 4's sizes that differ between layers."""
+    is_local = [t == "sliding_attention" for t in config.layer_types]
+    wide = config.intermediate_size * (2 if config.use_double_wide_mlp else 1)
+    shared = config.num_hidden_layers - config.num_kv_shared_layers
+    kv_heads = lambda local: SIZES["num_key_value_heads"] if local or not config.attention_k_eq_v else 1
+    del writer.kv_data[0][f"{writer.arch}.feed_forward_length"]
+    writer.add_feed_forward_length([config.intermediate_size if i < shared else wide for i in range(config.num_hidden_layers)]
+                                   if config.num_kv_shared_layers else config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv([kv_heads(local) for local in is_local] if config.attention_k_eq_v else SIZES["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_key_length(FULL_DIM)
+    writer.add_value_length(FULL_DIM)
+    writer.add_key_length_swa(LOCAL_DIM)
+    writer.add_value_length_swa(LOCAL_DIM)
+    writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    writer.add_rope_dimension_count(FULL_DIM)
+    writer.add_rope_dimension_count_swa(LOCAL_DIM)
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern(is_local)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    turned = int(FULL_DIM * config.rope_parameters["full_attention"]["partial_rotary_factor"] / 2)
+    writer.add_tensor("rope_freqs.weight", np.array([1] * turned + [1e30] * (FULL_DIM // 2 - turned), np.float32))
 
 
 def write_delta_metadata(writer, config):
@@ -401,6 +451,8 @@ def write_gguf(path, name, kind, model):
         if hf_name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         values = tensor.float().numpy()
+        if hf_name.endswith("layer_scalar"):
+            hf_name += ".weight"
         if "norm" in hf_name and adds_one(kind, hf_name):
             values = values + 1
         if "conv1d.weight" in hf_name:

@@ -432,7 +432,7 @@ static int inputs_new(struct calibration *c)
 {
     const struct rf_params *params = &c->source->params;
     const int64_t widths[RF_LAYER_INPUTS] = {[RF_INPUT_QKV] = params->n_embd,
-                                             [RF_INPUT_O] = rf_n_q(params),
+                                             [RF_INPUT_O] = rf_n_q(params, 0),
                                              [RF_INPUT_FFN] = params->n_embd,
                                              [RF_INPUT_DOWN] = params->n_ff};
     size_t n_rows = (size_t)c->rows.ne[1];
@@ -583,7 +583,8 @@ static int check_model(const struct rf_source *source, struct rf_error *error)
                       : source->params.conv_rows    ? "models with convolutions"
                       : source->params.parallel ? "models whose feed-forward is beside attention"
                       : source->params.no_gate  ? "models whose feed-forward has no gate"
-                                                : NULL;
+                      : rf_has_layer_sizes(&source->params) ? "models whose layers differ in size"
+                                                            : NULL;
     return why ? rf_fail(error, RF_ERR_UNSUPPORTED,
                          "%s: %s cannot be calibrated yet; quantise without a text", source->name,
                          why)

@@ -40,30 +40,59 @@ static size_t view_chunks(const struct cpu_view *view, size_t positions)
 }
 
 /* Query heads that share one KV head. */
-static size_t group_size(const struct cpu_view *view)
+static size_t group_size(const struct cpu_view *view, const struct rf_op *op)
 {
-    return (size_t)(view->params->n_head / view->params->n_head_kv);
+    return (size_t)(view->params->n_head / rf_n_head_kv(view->params, op->layer));
 }
 
-static size_t result_floats(const struct cpu_view *view)
+static size_t head_dim(const struct cpu_view *view, const struct rf_op *op)
 {
-    return view->padded_dim + 2;
+    return (size_t)rf_head_dim(view->params, op->layer);
+}
+
+/* Elements of a head in V and in results. */
+static size_t padded_dim(const struct cpu_view *view, const struct rf_op *op)
+{
+    return rf_padded(head_dim(view, op));
+}
+
+static size_t result_floats(const struct cpu_view *view, const struct rf_op *op)
+{
+    return padded_dim(view, op) + 2;
+}
+
+/* The same where layers differ: the most of any. */
+static size_t most_group(const struct rf_params *params)
+{
+    size_t a = (size_t)(params->n_head / params->n_head_kv),
+           b = params->window_n_head_kv ? (size_t)(params->n_head / params->window_n_head_kv) : 0;
+    return a > b ? a : b;
+}
+
+static size_t most_floats(const struct rf_params *params)
+{
+    return rf_padded((size_t)rf_most_head_dim(params)) + 2;
 }
 
 int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
-    size_t queries = group_size(view) * RF_TREE_ROWS, tile = group_size(view) * ROW_TILE;
+    size_t queries = most_group(params) * RF_TREE_ROWS, tile = most_group(params) * ROW_TILE;
     size_t workers = (size_t)rf_team_size(view->queue->team), n_head = (size_t)params->n_head;
-    view->padded_dim = rf_padded((size_t)params->head_dim);
     view->chunk =
         rf_kv_is_quantised(view->base.shape.kv) ? RF_KV_SPAN * RF_KV_GROUP : RF_ATTENTION_CHUNK;
-    size_t result = result_floats(view) * sizeof(float);
+    size_t result = most_floats(params) * sizeof(float);
     view->attended = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows * n_head,
-                                       (size_t)params->head_dim * sizeof(float), error);
-    view->tree_entries = rf_cpu_view_alloc(view, (size_t)params->n_head_kv * RF_TREE_ROWS,
+                                       (size_t)rf_most_head_dim(params) * sizeof(float), error);
+    view->tree_entries = rf_cpu_view_alloc(view, (size_t)rf_most_head_kv(params) * RF_TREE_ROWS,
                                            rf_cpu_entry_elements(params) * sizeof(uint16_t), error);
     view->scratch = rf_cpu_view_alloc(view, workers, sizeof *view->scratch, error);
+    if (params->v_norm) {
+        view->ones =
+            rf_cpu_view_alloc(view, (size_t)rf_most_head_dim(params), sizeof(float), error);
+        if (!view->ones) return RF_ERR_MEMORY;
+        for (int32_t j = 0; j < rf_most_head_dim(params); j++) view->ones[j] = 1;
+    }
     if (!view->attended || !view->tree_entries || !view->scratch) return RF_ERR_MEMORY;
     for (size_t t = 0; t < workers; t++) {
         struct attention_scratch *scratch = &view->scratch[t];
@@ -137,13 +166,13 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
         group->first_item = items;
         group->partials = floats;
         group->parts = is_few ? 1 : (n + ROW_TILE - 1) / ROW_TILE;
-        size_t whole = (size_t)params->n_head_kv * (is_few ? group->chunks : 1);
-        group->parted = params->latent ? n * group_size(view) : n;
+        size_t whole = (size_t)rf_most_head_kv(params) * (is_few ? group->chunks : 1);
+        group->parted = params->latent ? n * most_group(params) : n;
         if (is_few && !group->rows->parents)
             group->parts = parts_of_rows(view, whole, group->parted);
         items += whole * group->parts;
         if (!is_few) continue;
-        floats += n * n_head * group->chunks * result_floats(view);
+        floats += n * n_head * group->chunks * most_floats(params);
         group->order = view->order + group->first;
         group->branch_end = view->branch_ends + group->first;
         find_branches(group->rows, view->order + group->first, view->branch_ends + group->first);
@@ -155,7 +184,7 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
     size_t rows = view->has_trees ? RF_TREE_ROWS : RF_FEW_ROWS;
     view->n_partials = 0;
     rf_free(allocator, view->partials);
-    floats = rows * n_head * view_chunks(view, longest) * result_floats(view);
+    floats = rows * n_head * view_chunks(view, longest) * most_floats(params);
     view->partials = rf_malloc(allocator, floats, sizeof *view->partials, "attention", error);
     if (!view->partials) return RF_ERR_MEMORY;
     view->n_partials = floats;
@@ -226,7 +255,7 @@ static int32_t quantised_groups(const struct cpu_view *view, size_t row, size_t 
 static void list_row(const struct cpu_view *view, struct attention_scratch *scratch, size_t i,
                      const struct attention *what, size_t row, size_t head, size_t chunk)
 {
-    size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
+    size_t dim = head_dim(view, what->op), heads = group_size(view, what->op);
     size_t seen = first_seen(what->op, (size_t)view->rows[row].position);
     size_t start = chunk * view->chunk, end = seen_end(view, what->op, row);
     int32_t visible = clamp_part(end, start, view->chunk),
@@ -277,7 +306,7 @@ struct run {
 static void attend_block(const struct cpu_view *view, const struct place *at, const struct run *run,
                          size_t start, size_t end, float *out)
 {
-    size_t dim = (size_t)view->params->head_dim, position = at->chunk * view->chunk + start;
+    size_t dim = head_dim(view, at->op), position = at->chunk * view->chunk + start;
     size_t block = position / RF_KV_POSITIONS, within = position % RF_KV_POSITIONS;
     int32_t *first = run->scratch->within[0], *visible = run->scratch->within[1];
     for (size_t i = 0; i < run->n; i++) {
@@ -291,12 +320,12 @@ static void attend_block(const struct cpu_view *view, const struct place *at, co
         .visible = visible,
         .n_q = run->n,
         .k = k_cache(at->cache, block, at->op->layer, at->head) + within * dim,
-        .v = v_cache(at->cache, block, at->op->layer, at->head) + within * view->padded_dim,
+        .v = v_cache(at->cache, block, at->op->layer, at->head) + within * padded_dim(view, at->op),
         .head_dim = dim,
         .scale = at->op->scale,
         .cap = at->op->cap,
         .out = out,
-        .ldo = result_floats(view)};
+        .ldo = result_floats(view, at->op)};
     if (at->cache->base.shape.kv == RF_KV_BF16)
         view->kernels->attention_bf16(&args);
     else
@@ -322,11 +351,11 @@ static void attend_quantised(const struct cpu_view *view, const struct place *at
                                         .groups = groups,
                                         .n_groups = end - begin,
                                         .next = cached > end ? &groups[end - begin] : NULL,
-                                        .head_dim = (size_t)view->params->head_dim,
+                                        .head_dim = head_dim(view, at->op),
                                         .scale = at->op->scale,
                                         .cap = at->op->cap,
                                         .out = run->out,
-                                        .ldo = result_floats(view)};
+                                        .ldo = result_floats(view, at->op)};
     view->kernels->attention_kv(&args);
 }
 
@@ -340,7 +369,7 @@ static size_t first_group(const struct attention_scratch *scratch, size_t i)
 static void attend_run(const struct cpu_view *view, const struct place *at, const struct run *run)
 {
     const struct attention_scratch *scratch = run->scratch;
-    size_t floats = result_floats(view), padded = view->padded_dim, end = 0;
+    size_t floats = result_floats(view, at->op), padded = padded_dim(view, at->op), end = 0;
     size_t groups = (size_t)scratch->groups[run->begin], start = groups * RF_KV_GROUP;
     for (size_t i = run->begin; i < run->begin + run->n; i++)
         if (end < (size_t)scratch->visible[i]) end = (size_t)scratch->visible[i];
@@ -368,7 +397,7 @@ static int joins_run(const struct attention_scratch *scratch, size_t i)
 static void attend_chunk(const struct cpu_view *view, const struct attention_scratch *scratch,
                          size_t begin, size_t n, struct place at, float *out)
 {
-    size_t floats = result_floats(view);
+    size_t floats = result_floats(view, at.op);
     for (size_t i = begin, end; i < n; i = end) {
         for (end = i + 1; end < n && joins_run(scratch, end);) end++;
         struct run run = {scratch, i, end - i, out + (i - begin) * floats};
@@ -393,7 +422,8 @@ static void finish_head(float *out, const float *running, size_t dim, size_t pad
 
 static float *attended_row(const struct cpu_view *view, size_t row)
 {
-    return view->attended + row * (size_t)view->params->n_head * (size_t)view->params->head_dim;
+    return view->attended +
+           row * (size_t)view->params->n_head * (size_t)rf_most_head_dim(view->params);
 }
 
 /* ---- few rows ---- */
@@ -425,13 +455,13 @@ static void attend_rows_of_group(const struct cpu_view *view, struct attention_s
                                  const struct cpu_group *group, const struct attention *what,
                                  size_t head, size_t chunk, size_t begin, size_t end, float *out)
 {
-    size_t heads = group_size(view), first = begin / heads;
+    size_t heads = group_size(view, what->op), first = begin / heads;
     for (size_t i = first; i * heads < end; i++)
         list_row(view, scratch, i - first, what, group->first + (size_t)group->order[i], head,
                  chunk);
     attend_chunk(view, scratch, begin - first * heads, end - first * heads,
                  (struct place){group->cache, head, chunk, what->op},
-                 out + begin * result_floats(view));
+                 out + begin * result_floats(view, what->op));
 }
 
 /* Partial results of all rows of a tree, branch by branch. */
@@ -452,8 +482,9 @@ static void attend_branches(const struct cpu_view *view, struct attention_scratc
         end = is_written ? group->branch_end[b] : n_rows;
         for (int32_t row = group->order[end - 1]; is_written && row >= 0; row = rows->parents[row])
             lay_entry(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
-        attend_rows_of_group(view, scratch, group, what, head, chunk, begin * group_size(view),
-                             end * group_size(view), out);
+        attend_rows_of_group(view, scratch, group, what, head, chunk,
+                             begin * group_size(view, what->op), end * group_size(view, what->op),
+                             out);
     }
     for (size_t i = 0; i < n_rows; i++) lay_entry(&lent, i, (int32_t)i);
 }
@@ -462,22 +493,23 @@ static void attend_branches(const struct cpu_view *view, struct attention_scratc
 static void merge_chunks(const struct cpu_view *view, const struct rf_op *op,
                          const struct cpu_group *group, size_t i, size_t h, float *running)
 {
-    size_t heads = group_size(view), floats = result_floats(view);
+    size_t heads = group_size(view, op), floats = result_floats(view, op);
     size_t queries = (size_t)group->rows->n * heads;
     const float *of_head = view->partials + group->partials +
                            (h / heads * group->chunks * queries + i * heads + h % heads) * floats;
     size_t row = group->first + (size_t)group->order[i];
-    merge_sink(running, view->padded_dim, op, h);
+    merge_sink(running, padded_dim(view, op), op, h);
     for (size_t c = first_chunk(view, op, row); c < group->chunks; c++)
         if (reads_chunk(view, op, row, c))
-            merge_result(running, of_head + c * queries * floats, view->padded_dim);
+            merge_result(running, of_head + c * queries * floats, padded_dim(view, op));
 }
 
 static void attend_few_rows(struct cpu_view *view, struct rf_worker *worker,
                             const struct attention *what, struct cpu_buffer *out)
 {
     struct attention_scratch *scratch = &view->scratch[worker->index];
-    size_t n_head = (size_t)view->params->n_head, dim = (size_t)view->params->head_dim;
+    size_t n_head = (size_t)view->params->n_head, dim = head_dim(view, what->op);
+    size_t n_kv = (size_t)rf_n_head_kv(view->params, what->op->layer);
 
     /* partials of a group: [KV head][chunk][row in the order of branches][head of the KV head] */
     struct cpu_items items = cpu_items(worker, view->n_items, 1);
@@ -485,12 +517,13 @@ static void attend_few_rows(struct cpu_view *view, struct rf_worker *worker,
         const struct cpu_group *group = group_of_item(view, item);
         size_t part = (item - group->first_item) % group->parts;
         size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n,
-               queries = n * group_size(view) / group->parted; /* of what is cut into parts */
+               queries =
+                   n * group_size(view, what->op) / group->parted; /* of what is cut into parts */
         size_t head = at / group->chunks, chunk = at % group->chunks;
         /* No row of the group stands before its first one. */
-        if (!reads_chunk(view, what->op, group->first, chunk)) continue;
-        float *results =
-            view->partials + group->partials + at * n * group_size(view) * result_floats(view);
+        if (head >= n_kv || !reads_chunk(view, what->op, group->first, chunk)) continue;
+        float *results = view->partials + group->partials +
+                         at * n * group_size(view, what->op) * result_floats(view, what->op);
         if (group->rows->parents)
             attend_branches(view, scratch, group, what, head, chunk, results);
         else
@@ -509,7 +542,7 @@ static void attend_few_rows(struct cpu_view *view, struct rf_worker *worker,
         float *attended = attended_row(view, row);
         for (size_t h = first; h < first + heads; h++) {
             merge_chunks(view, what->op, group, i, h, scratch->merged);
-            finish_head(attended + h * dim, scratch->merged, dim, view->padded_dim);
+            finish_head(attended + h * dim, scratch->merged, dim, padded_dim(view, what->op));
         }
         rf_cpu_pack(view, out, row, first * dim, heads * dim, attended + first * dim);
     }
@@ -521,12 +554,12 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
                         const struct cpu_group *group, const struct attention *what, size_t head,
                         size_t tile)
 {
-    size_t heads = group_size(view), dim = (size_t)view->params->head_dim;
-    size_t floats = result_floats(view), left = (size_t)group->rows->n - tile * ROW_TILE;
+    size_t heads = group_size(view, what->op), dim = head_dim(view, what->op);
+    size_t floats = result_floats(view, what->op), left = (size_t)group->rows->n - tile * ROW_TILE;
     size_t first = group->first + tile * ROW_TILE, n = left < ROW_TILE ? left : ROW_TILE;
     size_t chunks = view_chunks(view, seen_end(view, what->op, first + n - 1));
     for (size_t i = 0; i < n * heads; i++)
-        merge_sink(scratch->merged + i * floats, view->padded_dim, what->op,
+        merge_sink(scratch->merged + i * floats, padded_dim(view, what->op), what->op,
                    head * heads + i % heads);
     for (size_t c = first_chunk(view, what->op, first); c < chunks; c++) {
         if (!reads_chunk(view, what->op, first, c)) continue;
@@ -536,20 +569,22 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
         for (size_t i = 0; i < n * heads; i++)
             if (reads_chunk(view, what->op, first + i / heads, c))
                 merge_result(scratch->merged + i * floats, scratch->partial + i * floats,
-                             view->padded_dim);
+                             padded_dim(view, what->op));
     }
     for (size_t i = 0; i < n * heads; i++)
         finish_head(attended_row(view, first + i / heads) + (head * heads + i % heads) * dim,
-                    scratch->merged + i * floats, dim, view->padded_dim);
+                    scratch->merged + i * floats, dim, padded_dim(view, what->op));
 }
 
 static void attend_many_rows(struct cpu_view *view, struct rf_worker *worker,
                              const struct attention *what, struct cpu_buffer *out)
 {
+    size_t n_kv = (size_t)rf_n_head_kv(view->params, what->op->layer);
     struct cpu_items items = cpu_items(worker, view->n_items, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
         const struct cpu_group *group = group_of_item(view, item);
         size_t at = item - group->first_item;
+        if (at / group->parts >= n_kv) continue;
         attend_tile(view, &view->scratch[worker->index], group, what, at / group->parts,
                     at % group->parts);
     }

@@ -15,16 +15,6 @@
 
 enum { SLAB = 8 /* groups */ };
 
-static size_t cache_heads(const struct cpu_cache *cache)
-{
-    return cache->n_heads;
-}
-
-static size_t head_dim(const struct cpu_cache *cache)
-{
-    return (size_t)cache->base.shape.params->head_dim;
-}
-
 static const struct rf_allocator *cache_allocator(const struct cpu_cache *cache)
 {
     return cache->base.backend->allocator;
@@ -32,17 +22,17 @@ static const struct rf_allocator *cache_allocator(const struct cpu_cache *cache)
 
 size_t rf_cpu_entry_elements(const struct rf_params *params)
 {
-    return (size_t)params->head_dim + rf_padded((size_t)params->head_dim);
+    size_t dim = (size_t)rf_most_head_dim(params);
+    return dim + rf_padded(dim);
 }
 
 static int groups_new(struct cpu_cache *cache, struct rf_error *error)
 {
-    if (cache->padded_dim > RF_KV_MOST_DIM)
+    size_t dim = (size_t)rf_most_head_dim(cache->base.shape.params);
+    if (rf_padded(dim) > RF_KV_MOST_DIM)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "heads of %zu values cannot be quantised: the most are %d", head_dim(cache),
+                       "heads of %zu values cannot be quantised: the most are %d", dim,
                        RF_KV_MOST_DIM);
-    cache->upper = rf_kv_upper_bytes(cache->padded_dim);
-    cache->lower = cache->base.shape.kv == RF_KV_Q8 ? rf_kv_lower_bytes(cache->padded_dim) : 0;
     cache->groups =
         rf_calloc(cache_allocator(cache), cpu_chunks((size_t)cache->base.shape.n_ctx) * 2,
                   sizeof *cache->groups, "KV cache", error);
@@ -51,7 +41,39 @@ static int groups_new(struct cpu_cache *cache, struct rf_error *error)
 
 size_t rf_cpu_cache_group_bytes(const struct cpu_cache *cache)
 {
-    return cache_heads(cache) * (cache->upper + cache->lower);
+    return cache->group_bytes;
+}
+
+/* Lays out blocks and groups. */
+static int layers_new(struct cpu_cache *cache, struct rf_error *error)
+{
+    const struct rf_params *params = cache->base.shape.params;
+    size_t uppers = 0, lowers = 0;
+    cache->layers = rf_calloc(cache_allocator(cache), (size_t)params->n_layer,
+                              sizeof *cache->layers, "KV cache", error);
+    if (!cache->layers) return RF_ERR_MEMORY;
+    for (int32_t i = 0; i < params->n_layer; i++) {
+        struct cpu_kv_layer *layer = &cache->layers[i];
+        if (!rf_has_keys(params, i)) continue;
+        layer->n_heads = (size_t)rf_n_head_kv(params, i);
+        layer->dim = (size_t)rf_head_dim(params, i);
+        layer->padded_dim = rf_padded(layer->dim);
+        layer->k_elements = RF_KV_POSITIONS * layer->dim;
+        layer->kv_elements = layer->k_elements + RF_KV_POSITIONS * layer->padded_dim;
+        layer->first = RF_KV_POSITIONS * (cache->keys + cache->values);
+        cache->keys += layer->n_heads * layer->dim;
+        cache->values += layer->n_heads * layer->padded_dim;
+        if (!rf_kv_is_quantised(cache->base.shape.kv)) continue;
+        layer->upper = rf_kv_upper_bytes(layer->padded_dim);
+        layer->lower = cache->base.shape.kv == RF_KV_Q8 ? rf_kv_lower_bytes(layer->padded_dim) : 0;
+        layer->upper_at = uppers;
+        layer->lower_at = lowers;
+        uppers += layer->n_heads * layer->upper;
+        lowers += layer->n_heads * layer->lower;
+    }
+    for (int32_t i = 0; i < params->n_layer; i++) cache->layers[i].lower_at += uppers;
+    cache->group_bytes = uppers + lowers;
+    return 0;
 }
 
 static int places_new(struct cpu_cache *cache, struct rf_error *error)
@@ -73,14 +95,10 @@ int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
     struct cpu_cache *made = rf_calloc(allocator, 1, sizeof *made, "KV cache", error);
     if (!made) return RF_ERR_MEMORY;
     made->base = (struct rf_cache){backend, *shape};
-    made->n_heads = (size_t)rf_n_attention(shape->params, shape->params->n_layer) *
-                    (size_t)shape->params->n_head_kv;
-    made->padded_dim = rf_padded((size_t)shape->params->head_dim);
-    made->k_elements = RF_KV_POSITIONS * (size_t)shape->params->head_dim;
-    made->kv_elements = made->k_elements + RF_KV_POSITIONS * made->padded_dim;
     made->blocks = rf_calloc(allocator, cpu_chunks((size_t)shape->n_ctx), sizeof *made->blocks,
                              "KV cache", error);
     int code = made->blocks ? places_new(made, error) : RF_ERR_MEMORY;
+    if (!code) code = layers_new(made, error);
     if (!code) code = rf_cpu_states_new(made, error);
     if (!code && rf_kv_is_quantised(shape->kv)) code = groups_new(made, error);
     if (code) {
@@ -168,6 +186,7 @@ void rf_cpu_cache_free(struct rf_cache *base)
     rf_cpu_slab_drop(allocator, cache->slab);
     rf_cpu_states_free(cache);
     rf_free(allocator, cache->places);
+    rf_free(allocator, cache->layers);
     rf_free(allocator, cache->blocks);
     rf_free(allocator, cache->groups);
     rf_free(allocator, cache);
@@ -192,19 +211,23 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
 
 struct cpu_kv_place rf_cpu_cache_place(const struct cpu_cache *cache, const struct cpu_block *block)
 {
-    return (struct cpu_kv_place){(char *)block->data, cache->k_elements * sizeof(uint16_t),
-                                 cache->kv_elements * sizeof(uint16_t)};
+    (void)cache;
+    return (struct cpu_kv_place){(char *)block->data, RF_KV_POSITIONS, RF_KV_POSITIONS};
 }
 
 void rf_cpu_cache_copy(const struct cpu_cache *cache, struct cpu_kv_place to,
                        struct cpu_kv_place from, size_t positions)
 {
-    size_t k = rf_padded(positions) * head_dim(cache) * sizeof(uint16_t),
-           v = positions * cache->padded_dim * sizeof(uint16_t);
-    for (size_t h = 0; h < cache_heads(cache);
-         h++, to.data += to.stride, from.data += from.stride) {
-        memcpy(to.data, from.data, k);
-        memcpy(to.data + to.v, from.data + from.v, v);
+    enum { HALF = sizeof(uint16_t) };
+    for (int32_t i = 0; i < cache->base.shape.params->n_layer; i++) {
+        const struct cpu_kv_layer *of = &cache->layers[i];
+        size_t k = of->dim * HALF, v = of->padded_dim * HALF;
+        for (size_t h = 0; h < of->n_heads; h++) {
+            memcpy(to.data, from.data, rf_padded(positions) * k);
+            memcpy(to.data + to.k * k, from.data + from.k * k, positions * v);
+            to.data += to.k * k + to.v * v;
+            from.data += from.k * k + from.v * v;
+        }
     }
 }
 
@@ -215,8 +238,9 @@ static int own_blocks(struct cpu_cache *cache, size_t first, size_t n, struct rf
         if (old && atomic_load(&old->holders) == 1) continue;
         /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores
          * of positions that a query does not see. Of V they read only what was written. */
-        struct cpu_block *block = rf_cpu_block_new(cache_allocator(cache), cache_heads(cache),
-                                                   cache->kv_elements * sizeof(uint16_t), error);
+        struct cpu_block *block =
+            rf_cpu_block_new(cache_allocator(cache), RF_KV_POSITIONS,
+                             (cache->keys + cache->values) * sizeof(uint16_t), error);
         if (!block) return RF_ERR_MEMORY;
         size_t start = c * RF_KV_POSITIONS;
         assert(old || first <= start);
@@ -303,37 +327,36 @@ struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t lay
                                       size_t group, enum rf_kv_type as)
 {
     const char *data = cache->groups[group]->data;
-    size_t index = cpu_cache_head(cache, layer, head);
-    const char *lower = data + cache_heads(cache) * cache->upper + index * cache->lower;
-    return rf_kv_group_at(data + index * cache->upper, as == RF_KV_Q8 ? lower : NULL,
-                          cache->padded_dim);
+    const struct cpu_kv_layer *of = &cache->layers[layer];
+    const char *lower = data + of->lower_at + head * of->lower;
+    return rf_kv_group_at(data + of->upper_at + head * of->upper, as == RF_KV_Q8 ? lower : NULL,
+                          of->padded_dim);
 }
 
 void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, size_t group)
 {
     char *data = cache->groups[group]->data;
-    size_t index = cpu_cache_head(cache, layer, head);
+    const struct cpu_kv_layer *of = &cache->layers[layer];
     size_t chunk = group * RF_KV_GROUP / RF_KV_POSITIONS,
            place = group * RF_KV_GROUP % RF_KV_POSITIONS;
-    rf_kv_quantize(data + index * cache->upper,
-                   cache->lower ? data + cache_heads(cache) * cache->upper + index * cache->lower
-                                : NULL,
-                   k_cache(cache, chunk, layer, head) + place * head_dim(cache),
-                   v_cache(cache, chunk, layer, head) + place * cache->padded_dim, head_dim(cache));
+    rf_kv_quantize(data + of->upper_at + head * of->upper,
+                   of->lower ? data + of->lower_at + head * of->lower : NULL,
+                   k_cache(cache, chunk, layer, head) + place * of->dim,
+                   v_cache(cache, chunk, layer, head) + place * of->padded_dim, of->dim);
 }
 
 /* The beginning of a position's key, whose elements are RF_KV_BLOCK apart, and of its value. */
 static uint16_t *key_place(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
 {
     size_t place = pos % RF_KV_POSITIONS, first = place / RF_KV_BLOCK * RF_KV_BLOCK;
-    return k_cache(cache, pos / RF_KV_POSITIONS, layer, head) + first * head_dim(cache) +
+    return k_cache(cache, pos / RF_KV_POSITIONS, layer, head) + first * cache->layers[layer].dim +
            place % RF_KV_BLOCK;
 }
 
 static uint16_t *value_place(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
 {
     return v_cache(cache, pos / RF_KV_POSITIONS, layer, head) +
-           pos % RF_KV_POSITIONS * cache->padded_dim;
+           pos % RF_KV_POSITIONS * cache->layers[layer].padded_dim;
 }
 
 static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x, size_t n)
@@ -348,7 +371,7 @@ static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x,
 void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                         const float *key, const float *value)
 {
-    size_t dim = head_dim(cache);
+    size_t dim = cache->layers[layer].dim, padded = cache->layers[layer].padded_dim;
     uint16_t *to = key_place(cache, layer, head, pos), half[RF_KV_BLOCK];
     for (size_t j = 0; j < dim; j += RF_KV_BLOCK) {
         size_t n = dim - j < RF_KV_BLOCK ? dim - j : RF_KV_BLOCK;
@@ -357,25 +380,25 @@ void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, siz
     }
     to = value_place(cache, layer, head, pos);
     to_half(cache, to, value, dim);
-    memset(to + dim, 0, (cache->padded_dim - dim) * sizeof *to);
+    memset(to + dim, 0, (padded - dim) * sizeof *to);
 }
 
 void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                       uint16_t *entry)
 {
-    size_t dim = head_dim(cache);
+    size_t dim = cache->layers[layer].dim, padded = cache->layers[layer].padded_dim;
     const uint16_t *key = key_place(cache, layer, head, pos);
     for (size_t j = 0; j < dim; j++) entry[j] = key[j * RF_KV_BLOCK];
-    memcpy(entry + dim, value_place(cache, layer, head, pos), cache->padded_dim * sizeof *entry);
+    memcpy(entry + dim, value_place(cache, layer, head, pos), padded * sizeof *entry);
 }
 
 void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                       const uint16_t *entry)
 {
-    size_t dim = head_dim(cache);
+    size_t dim = cache->layers[layer].dim, padded = cache->layers[layer].padded_dim;
     uint16_t *key = key_place(cache, layer, head, pos);
     for (size_t j = 0; j < dim; j++) key[j * RF_KV_BLOCK] = entry[j];
-    memcpy(value_place(cache, layer, head, pos), entry + dim, cache->padded_dim * sizeof *entry);
+    memcpy(value_place(cache, layer, head, pos), entry + dim, padded * sizeof *entry);
 }
 
 int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
@@ -391,8 +414,7 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
                                 sizeof *entry, "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
-        for (size_t head = 0; rf_has_keys(params, layer) && head < (size_t)params->n_head_kv;
-             head++)
+        for (size_t head = 0; head < cache->layers[layer].n_heads; head++)
             for (int32_t i = moved; i < n; i++) {
                 rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
                 rf_cpu_cache_put(cache, layer, head, (size_t)(first_pos + i), entry);

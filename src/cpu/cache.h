@@ -68,20 +68,29 @@ struct cpu_states {
     struct cpu_state_copy *moved; /* where the pass leaves its matrices, or NULL */
 };
 
+/* Where a layer's heads are in blocks and groups. */
+struct cpu_kv_layer {
+    size_t n_heads;            /* 0: no keys and values of its own */
+    size_t dim, padded_dim;    /* elements of a head in K and in V */
+    size_t k_elements;         /* K of one block and head; V follows */
+    size_t kv_elements;        /* K and V of one block and head */
+    size_t first;              /* elements of a block before the layer's */
+    size_t upper, lower;       /* bytes of one head's planes of a group */
+    size_t upper_at, lower_at; /* bytes of a group before the layer's planes */
+};
+
 struct cpu_cache {
     struct rf_cache base;
     int32_t *places; /* [n_layer]: number among the layers of its kind, with keys or with a state */
     struct cpu_states states; /* without blocks where no layer has one */
     /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
     struct cpu_block **blocks;
-    struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
-    size_t n_groups;           /* groups that are quantised */
-    struct cpu_slab *slab;     /* takes the next groups, or NULL */
-    size_t upper, lower;       /* bytes of one head's planes of a group */
-    size_t n_heads;            /* of all layers with keys and values */
-    size_t padded_dim;         /* elements of a head in V */
-    size_t k_elements;         /* K of one block, layer and head; V follows */
-    size_t kv_elements;        /* K and V of one block, layer and head */
+    struct cpu_block **groups;   /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
+    size_t n_groups;             /* groups that are quantised */
+    struct cpu_slab *slab;       /* takes the next groups, or NULL */
+    struct cpu_kv_layer *layers; /* [n_layer] */
+    size_t keys, values;         /* elements of a position in K and in V, of all layers and heads */
+    size_t group_bytes;          /* of all layers and heads */
 };
 
 static inline size_t cpu_chunks(size_t positions)
@@ -89,24 +98,18 @@ static inline size_t cpu_chunks(size_t positions)
     return (positions + RF_KV_POSITIONS - 1) / RF_KV_POSITIONS;
 }
 
-/* Number of a layer's KV head among all. */
-static inline size_t cpu_cache_head(const struct cpu_cache *cache, int32_t layer, size_t head)
-{
-    return (size_t)cache->places[layer] * (size_t)cache->base.shape.params->n_head_kv + head;
-}
-
 /* K and V of one layer and KV head over the positions from chunk * RF_KV_POSITIONS on. */
 static inline uint16_t *k_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
                                 size_t head)
 {
-    return (uint16_t *)cache->blocks[chunk]->data +
-           cpu_cache_head(cache, layer, head) * cache->kv_elements;
+    const struct cpu_kv_layer *of = &cache->layers[layer];
+    return (uint16_t *)cache->blocks[chunk]->data + of->first + head * of->kv_elements;
 }
 
 static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
                                 size_t head)
 {
-    return k_cache(cache, chunk, layer, head) + cache->k_elements;
+    return k_cache(cache, chunk, layer, head) + cache->layers[layer].k_elements;
 }
 
 int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
@@ -138,7 +141,7 @@ struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t lay
 /* Writes one head's key and value (F32) at a position. */
 void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                         const float *key, const float *value);
-/* Elements of one head's entry: the key [head_dim], the value [padded_dim]. And copying one. */
+/* Most elements of one head's entry: the key [dim], the value [padded_dim]. And copying one. */
 size_t rf_cpu_entry_elements(const struct rf_params *params);
 void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                       uint16_t *entry);
@@ -147,11 +150,11 @@ void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_
 
 /* ---- for cache_saved.c ---- */
 
-/* The place of K and V of one layer and head: in a block, or in saved positions, which need not be
- * aligned. Sizes are in bytes. */
+/* K and V of all layers and heads, one behind the other: in a block, or in saved positions, which
+ * need not be aligned. */
 struct cpu_kv_place {
     char *data;
-    size_t v, stride; /* distance from K to V; to the next head */
+    size_t k, v; /* positions that a head's K and V have */
 };
 
 struct cpu_kv_place rf_cpu_cache_place(const struct cpu_cache *cache,

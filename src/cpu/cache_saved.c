@@ -6,15 +6,9 @@
 #include "infer/kv_kept.h"
 #include "infer/state_kept.h"
 
-static size_t saved_dim(const struct cpu_cache *cache)
-{
-    return (size_t)cache->base.shape.params->head_dim;
-}
-
 static size_t half_bytes(const struct cpu_cache *cache, size_t n)
 {
-    return cache->n_heads * (rf_padded(n) * saved_dim(cache) + n * cache->padded_dim) *
-           sizeof(uint16_t);
+    return (rf_padded(n) * cache->keys + n * cache->values) * sizeof(uint16_t);
 }
 
 /* The parts of n positions in host memory: groups, then blocks from the first one on. */
@@ -44,17 +38,20 @@ uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
 
 uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
-    uint64_t n_heads =
-                 (uint64_t)rf_n_attention(params, params->n_layer) * (uint64_t)params->n_head_kv,
-             groups = 0;
-    uint64_t padded = rf_padded((size_t)params->head_dim), halves = (uint64_t)n_ctx;
-    if (rf_kv_is_quantised(kv)) {
-        halves = rf_kv_most_halves((size_t)n_ctx);
-        groups = (uint64_t)n_ctx / RF_KV_GROUP *
-                 (rf_kv_upper_bytes(padded) + (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));
+    uint64_t bytes = rf_states_bytes(params, n_ctx);
+    int is_quantised = rf_kv_is_quantised(kv);
+    uint64_t halves = is_quantised ? rf_kv_most_halves((size_t)n_ctx) : (uint64_t)n_ctx,
+             groups = is_quantised ? (uint64_t)n_ctx / RF_KV_GROUP : 0;
+    for (int32_t i = 0; i < params->n_layer; i++) {
+        if (!rf_has_keys(params, i)) continue;
+        uint64_t dim = (uint64_t)rf_head_dim(params, i), padded = rf_padded((size_t)dim);
+        uint64_t of_head = halves * (dim + padded) * sizeof(uint16_t);
+        if (groups)
+            of_head += groups * (rf_kv_upper_bytes(padded) +
+                                 (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));
+        bytes += (uint64_t)rf_n_head_kv(params, i) * of_head;
     }
-    return n_heads * (groups + halves * rf_cpu_entry_elements(params) * sizeof(uint16_t)) +
-           rf_states_bytes(params, n_ctx);
+    return bytes;
 }
 
 /* The part of the n saved positions at `data` that lies in one block. */
@@ -63,9 +60,8 @@ static struct cpu_kv_place saved_chunk(const struct cpu_cache *cache, const void
 {
     size_t first = chunk * RF_KV_POSITIONS, left = n - first;
     *positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
-    size_t v = rf_padded(*positions) * saved_dim(cache) * sizeof(uint16_t);
-    return (struct cpu_kv_place){(char *)data + half_bytes(cache, first), v,
-                                 v + *positions * cache->padded_dim * sizeof(uint16_t)};
+    return (struct cpu_kv_place){(char *)data + half_bytes(cache, first), rf_padded(*positions),
+                                 *positions};
 }
 
 /* Clears the positions of the last K block that were not written, so that a file holds no stray
@@ -77,6 +73,16 @@ static void clear_beyond(uint16_t *k, size_t n, size_t dim)
     for (size_t j = 0; j < dim; j++)
         memset(block + j * RF_KV_BLOCK + n % RF_KV_BLOCK, 0,
                (RF_KV_BLOCK - n % RF_KV_BLOCK) * sizeof *block);
+}
+
+static void clear_all_beyond(const struct cpu_cache *cache, struct cpu_kv_place to)
+{
+    uint16_t *k = (uint16_t *)(void *)to.data;
+    for (int32_t i = 0; i < cache->base.shape.params->n_layer; i++) {
+        const struct cpu_kv_layer *of = &cache->layers[i];
+        for (size_t h = 0; h < of->n_heads; h++, k += to.k * of->dim + to.v * of->padded_dim)
+            clear_beyond(k, to.v, of->dim);
+    }
 }
 
 int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error *error)
@@ -93,8 +99,7 @@ int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_err
         struct cpu_kv_place to = saved_chunk(cache, halves, left, c, &positions);
         rf_cpu_cache_copy(
             cache, to, rf_cpu_cache_place(cache, cache->blocks[saved.first_block + c]), positions);
-        for (size_t h = 0; h < cache->n_heads; h++, to.data += to.stride)
-            clear_beyond((uint16_t *)(void *)to.data, positions, saved_dim(cache));
+        clear_all_beyond(cache, to);
     }
     rf_cpu_states_save(cache, n, halves + half_bytes(cache, left));
     return 0;
@@ -124,7 +129,7 @@ uint64_t rf_cpu_cache_held(const struct rf_cache *base)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     size_t n_ctx = (size_t)base->shape.n_ctx,
-           block = cache->n_heads * cache->kv_elements * sizeof(uint16_t);
+           block = RF_KV_POSITIONS * (cache->keys + cache->values) * sizeof(uint16_t);
     uint64_t held = 0;
     for (size_t c = 0; c < cpu_chunks(n_ctx); c++)
         held += rf_cpu_block_share(cache->blocks[c], block);

@@ -175,11 +175,10 @@ struct cpu_view {
     struct cpu_answer_part *parts; /* answer.c */
 
     /* attention.c */
-    size_t padded_dim; /* elements of a head in V and in attention's results */
-    size_t chunk;      /* positions of one call of a kernel */
+    size_t chunk; /* positions of one call of a kernel */
     float *partials;
     size_t n_partials; /* floats */
-    float *attended;   /* [max_rows][n_head][head_dim] */
+    float *attended;   /* [max_rows][n_head][rf_most_head_dim] */
     struct attention_scratch *scratch;
     uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS] entries of a tree's rows, of one layer */
 
@@ -309,6 +308,8 @@ void rf_cpu_ungated(struct cpu_view *view, struct rf_worker *worker, const struc
 void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  rf_gate_fn *kernel);
 void rf_cpu_copy(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_layer_inputs(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_scale(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_add(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_add_share(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op, size_t n);

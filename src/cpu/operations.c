@@ -11,19 +11,20 @@ enum { PART = 512 /* values of a row that a worker takes at a time where rows ar
 
 static float *rotation_at(const struct cpu_view *view, size_t row, enum rf_rotation rotation)
 {
-    return view->rotations + (row * 2 + (size_t)rotation) * (size_t)view->params->rope_dim;
+    return view->rotations + (row * 2 + (size_t)rotation) * (size_t)rf_most_rope_dim(view->params);
 }
 
 /* Writes cos and sin of each frequency of a set at a row's position to out[rope_dim / 2][2]. */
 static void fill_rotation(const struct cpu_view *view, size_t row, enum rf_frequencies set,
                           float *out)
 {
-    size_t half = (size_t)view->params->rope_dim / 2;
-    const double *frequencies = view->frequencies + (size_t)set * half;
+    size_t half = (size_t)rf_rope_dim(view->params, set) / 2;
+    const double *frequencies =
+        view->frequencies + (size_t)set * (size_t)rf_most_rope_dim(view->params) / 2;
     const struct rf_rope *rope = rf_rope_of(view->params, set);
     int32_t position = view->rows[row].position;
     double magnitude = (double)rope->magnitude, growth = rf_rope_growth(rope, position);
-    double power = -2.0 / (double)(view->params->rope_dim - 2);
+    double power = -2.0 / (double)(rf_rope_dim(view->params, set) - 2);
     for (size_t i = 0; i < half; i++) {
         double angle = (double)position * frequencies[i];
         if (growth != 1) angle *= pow(growth, power * (double)i);
@@ -114,7 +115,8 @@ static void rotate_head(const struct cpu_view *view, float *head, size_t row,
     const struct rf_params *params = view->params;
     if (rotation == RF_ROTATE_NOT) return;
     head += params->latent;
-    size_t half = (size_t)params->rope_dim / 2;
+    enum rf_frequencies set = rotation == RF_ROTATE_LOCAL ? RF_ROPE_LOCAL : RF_ROPE_GLOBAL;
+    size_t half = (size_t)rf_rope_dim(params, set) / 2;
     const float *turn = rotation_at(view, row, rotation);
     size_t step = params->rope_style == RF_ROPE_NORM ? 2 : 1,
            distance = params->rope_style == RF_ROPE_NORM ? 1 : half;
@@ -126,16 +128,16 @@ static void rotate_head(const struct cpu_view *view, float *head, size_t row,
     }
 }
 
-static void grow_query(const struct cpu_view *view, float *head, size_t row)
+static void grow_query(const struct cpu_view *view, float *head, size_t dim, size_t row)
 {
     float factor = rf_query_growth(view->params, view->rows[row].position);
-    for (int32_t i = 0; factor != 1 && i < view->params->head_dim; i++) head[i] *= factor;
+    for (size_t i = 0; factor != 1 && i < dim; i++) head[i] *= factor;
 }
 
 /* Quantises the groups that the pass's last rows are the first to read quantised. */
 static void quantise_groups(struct cpu_view *view, struct rf_worker *worker, int32_t layer)
 {
-    size_t n_head = (size_t)view->params->n_head_kv;
+    size_t n_head = (size_t)rf_n_head_kv(view->params, layer);
     for (int32_t g = 0; g < view->pass->n_groups; g++) {
         struct cpu_cache *cache = view->groups[g].cache;
         size_t n = (view->groups[g].n_groups - cache->n_groups) * n_head;
@@ -146,34 +148,52 @@ static void quantise_groups(struct cpu_view *view, struct rf_worker *worker, int
     }
 }
 
+/* Writes a head's key and value of a row to the cache, or with is_query finds them there. */
+static void store_head(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                       size_t h, size_t row)
+{
+    const struct rf_params *params = view->params;
+    size_t dim = (size_t)rf_head_dim(params, op->layer), slot = (size_t)view->rows[row].slot;
+    struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
+    if (!op->is_query) {
+        float *key = buffer_row(&view->buffers[op->in[1]], row) + h * dim,
+              *value = buffer_row(&view->buffers[op->in[2]], row) + h * dim;
+        if (op->norms_v) {
+            float *normed = worker_row(view, worker);
+            view->kernels->rms_norm(normed, value, view->ones, params->rms_eps, dim);
+            value = normed;
+        }
+        if (op->weight[1])
+            view->kernels->rms_norm(key, key, op->weight[1]->f32, params->rms_eps, dim);
+        rotate_head(view, key, row, op->rotation);
+        rf_cpu_cache_store(cache, op->layer, h, slot, key, value);
+    }
+    if (view->has_trees)
+        rf_cpu_cache_get(cache, op->layer, h, slot, rf_cpu_tree_entry(view, h, row));
+}
+
 void rf_cpu_rope_store(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct rf_params *params = view->params;
-    const struct cpu_buffer *q = &view->buffers[op->in[0]], *k = &view->buffers[op->in[1]],
-                            *v = &view->buffers[op->in[2]];
-    size_t n_rows = view->n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
+    const struct cpu_buffer *q = &view->buffers[op->in[0]];
+    size_t n_rows = view->n_rows, dim = (size_t)rf_head_dim(params, op->layer),
+           n_q = (size_t)params->n_head, n_kv = (size_t)rf_n_head_kv(params, op->layer);
     /* Items are the heads of q, then the heads of k and v. All rows of a head belong to one item,
      * so that adjacent positions in the cache have one writer. */
-    struct cpu_items items = cpu_items(worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
+    struct cpu_items items = cpu_items(worker, (n_q + n_kv) * n_rows, 8);
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t h = item / n_rows, row = item % n_rows;
-        int is_key = h >= n_q;
-        const struct rf_weight *gain = op->weight[is_key];
-        if (is_key) h -= n_q;
-        float *head = buffer_row(is_key ? k : q, row) + h * dim;
-        if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
-        rotate_head(view, head, row, op->rotation);
-        if (!is_key) {
-            grow_query(view, head, row);
+        if (h >= n_q) {
+            store_head(view, worker, op, h - n_q, row);
             continue;
         }
-        struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
-        size_t slot = (size_t)view->rows[row].slot;
-        rf_cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
-        if (view->has_trees)
-            rf_cpu_cache_get(cache, op->layer, h, slot, rf_cpu_tree_entry(view, h, row));
+        float *head = buffer_row(q, row) + h * dim;
+        if (op->weight[0])
+            view->kernels->rms_norm(head, head, op->weight[0]->f32, params->rms_eps, dim);
+        rotate_head(view, head, row, op->rotation);
+        grow_query(view, head, dim, row);
     }
-    quantise_groups(view, worker, op->layer);
+    if (!op->is_query) quantise_groups(view, worker, op->layer);
 }
 
 /* Changes gate and up so that silu(gate) * up is the clamped form (RF_OP_SILU_GATE). */
@@ -233,7 +253,8 @@ void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct r
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         if (op->cap > 0) clamp_gate(op, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
-        kernel(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+        kernel(gated, buffer_row(gate, i) + first, buffer_row(up, i) + (size_t)op->column + first,
+               n);
         rf_cpu_pack(view, out, i, first, n, gated);
     }
 }
@@ -287,5 +308,34 @@ void rf_cpu_cap(struct cpu_view *view, struct rf_worker *worker, const struct rf
         for (size_t j = 0; j < (left < PART ? left : PART); j++)
             to[j] =
                 op->cap > 0 ? op->cap * tanhf(op->scale * from[j] / op->cap) : op->scale * from[j];
+    }
+}
+
+void rf_cpu_layer_inputs(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->out[0]];
+    size_t width = x->width, part = (size_t)view->params->n_embd_layer;
+    float *of_token = worker_row(view, worker), eps = view->params->rms_eps,
+          factor = sqrtf((float)part);
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        float *row = buffer_row(x, i);
+        rf_weight_read_row(&op->weight[1]->plan, (size_t)view->rows[i].token, of_token);
+        for (size_t j = 0; j < width; j++) row[j] *= op->scale;
+        for (size_t j = 0; j < width; j += part)
+            view->kernels->rms_norm(row + j, row + j, op->weight[0]->f32, eps, part);
+        for (size_t j = 0; j < width; j++)
+            row[j] = (row[j] + factor * of_token[j]) * 0.70710678118654752f;
+    }
+}
+
+void rf_cpu_scale(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->out[0]];
+    float factor = op->weight[0]->f32[0];
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        float *row = buffer_row(x, i);
+        for (size_t j = 0; j < x->width; j++) row[j] *= factor;
     }
 }

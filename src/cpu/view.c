@@ -73,13 +73,13 @@ static int buffer_new(struct cpu_view *view, enum rf_slot slot, int32_t rows,
 static int rotations_new(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
-    size_t half = (size_t)params->rope_dim / 2;
+    size_t half = (size_t)rf_most_rope_dim(params) / 2;
     view->frequencies = rf_cpu_view_alloc(view, RF_ROPE_SETS * half, sizeof(double), error);
     view->rotations = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows,
                                         2 * half * 2 * sizeof(float), error);
     if (!view->frequencies || !view->rotations) return RF_ERR_MEMORY;
     for (int32_t set = 0; set < RF_ROPE_SETS; set++)
-        for (size_t i = 0; i < half; i++)
+        for (size_t i = 0; i < (size_t)rf_rope_dim(params, (enum rf_frequencies)set) / 2; i++)
             view->frequencies[(size_t)set * half + i] =
                 rf_rope_frequency(params, (enum rf_frequencies)set, (int32_t)i);
     return 0;
@@ -185,6 +185,8 @@ static void perform_op(struct cpu_view *view, struct rf_worker *worker, const st
     case RF_OP_ADD_SHARE: rf_cpu_add_share(view, worker, op); break;
     case RF_OP_CAP: rf_cpu_cap(view, worker, op, n); break;
     case RF_OP_COPY: rf_cpu_copy(view, worker, op); break;
+    case RF_OP_LAYER_INPUTS: rf_cpu_layer_inputs(view, worker, op); break;
+    case RF_OP_SCALE: rf_cpu_scale(view, worker, op); break;
     case RF_OP_SHORT_CONV: rf_cpu_short_conv(view, worker, op); break;
     case RF_OP_DELTA:
     case RF_OP_MAMBA: rf_cpu_delta(view, worker, op); break;

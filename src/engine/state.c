@@ -94,7 +94,12 @@ static uint64_t fingerprint(const struct rf_engine *engine)
                              (int32_t)engine->cost.form,
                              params->n_expert,
                              params->n_expert_used,
-                             params->expert_norm};
+                             params->expert_norm,
+                             params->window_head_dim,
+                             params->window_n_head_kv,
+                             params->n_kv_shared,
+                             params->n_embd_layer,
+                             params->k_is_v};
     const float floats[] = {params->rms_eps, params->rope.theta, params->rope.scale,
                             params->rope.magnitude};
     uint64_t sum = checksum(0xcbf29ce484222325u, shape, sizeof shape);

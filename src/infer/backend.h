@@ -149,6 +149,17 @@ enum rf_slot {
     RF_SLOT_JOINED,    /* rows side by side: hidden states that a draft head reads; in a head's
                           program the normed embedding and feature */
     RF_SLOT_JOINED_IN, /* the same as operand */
+    RF_SLOT_WINDOW_Q,  /* q, k, v and operand of o of layers with a window, where their sizes differ
+                        */
+    RF_SLOT_WINDOW_K,
+    RF_SLOT_WINDOW_V,
+    RF_SLOT_WINDOW_ATTENDED,
+    RF_SLOT_WIDE_GATE, /* the feed-forward of layers that share keys, where its width differs */
+    RF_SLOT_WIDE_UP,
+    RF_SLOT_WIDE_GATED,
+    RF_SLOT_LAYER_INPUTS, /* embeddings of all layers side by side */
+    RF_SLOT_LAYER_GATE,
+    RF_SLOT_LAYER_GATED, /* operand of the matrix behind a layer's embedding */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -182,8 +193,10 @@ enum rf_op_kind {
     RF_OP_ROPE_STORE,  /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
                           RMS norm of each head by weight[0] and weight[1] where they are not NULL;
                           multiplies q by rf_query_growth; heads of latent attention rotate
-                          behind the latent; in[2] may be in[1]; writes in[1] and in[2] (v) to the
-                          cache's  `layer`; by `rotation` */
+                          behind the latent; writes in[1] and in[2] (v) to the cache's
+                          `layer`; by `rotation`. With norms_v, heads of v have an RMS norm first;
+                          in[2] may be in[1], and is it as it was before. With is_query q alone: the
+                          cache's layer has its keys and values from an earlier operation */
     RF_OP_ATTENTION,   /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
                           follows and its own. With a window the last `window` of them. With a cap,
                           scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
@@ -251,7 +264,11 @@ enum rf_op_kind {
                   NULL */
     RF_OP_ADD_SHARE, /* out[0] += sigmoid(in[1]) * in[0], where a row of in[1] is one value */
     RF_OP_CAP,       /* out[0] = scale * in[0], or with a cap cap * tanh(scale * in[0] / cap) */
-    RF_OP_COPY       /* out[0] = in[0]; see `column` */
+    RF_OP_COPY,      /* out[0] = in[0]; see `column` */
+    /* Each part [n_embd_layer] of a row of out[0] becomes (RMS norm of scale times it, times
+     * weight[0], + sqrt(n_embd_layer) * that part of weight[1][token]) / sqrt(2). */
+    RF_OP_LAYER_INPUTS,
+    RF_OP_SCALE /* out[0] is times the one value of weight[0] */
 };
 
 /* The rotation of an operation. The long one takes the place of the global one in rows that are
@@ -269,13 +286,16 @@ struct rf_op {
     int is_centred; /* of a NORM */
     int is_whole;   /* of an ATTENTION: rows attend to those behind them, too */
     int is_exact;   /* of a GELU */
+    int is_query;   /* of a ROPE_STORE, as norms_v */
+    int norms_v;
     float scale;
     float cap;      /* 0: none */
     float eps;      /* of a NORM; 0: the model's rms_eps */
     int32_t window; /* 0: none */
     enum rf_rotation rotation;
     int32_t column; /* NORM, COPY: where in[0]'s values begin in the rows of out[0], which has
-                       floats and may be wider; a multiple of 16 */
+                       floats and may be wider; a multiple of 16. GELU_GATE: where the values
+                       of in[1] begin in its rows, which may be wider */
     enum rf_slot in[RF_OP_INPUTS], out[RF_OP_INPUTS];
     const struct rf_weight *weight[RF_OP_INPUTS], *bias[RF_OP_INPUTS]; /* NULL: none */
 };

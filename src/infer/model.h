@@ -27,6 +27,8 @@ struct rf_layer {
     struct rf_weight *gate, *up, *down;                     /* gate may be NULL */
     struct rf_weight *gate_bias, *up_bias, *down_bias;      /* may be NULL */
     struct rf_weight *o_bias, *sinks;
+    /* Of the layer's own embedding of a token; the factor of its result. May be NULL. */
+    struct rf_weight *input_gate, *input_proj, *input_post_norm, *scale;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
     struct rf_weight *router_choice;                            /* may be NULL */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
@@ -41,6 +43,7 @@ struct rf_model {
     struct rf_weight *output_norm, *output_norm_bias; /* a bias may be NULL */
     /* Of encoders, which have no output: tables that may be NULL, and the norm of their sum. */
     struct rf_weight *position_embd, *token_types, *embd_norm, *embd_norm_bias;
+    struct rf_weight *layer_embd, *layer_proj, *layer_proj_norm; /* of all layers; may be NULL */
     struct rf_layer *layers;
 };
 

@@ -50,6 +50,23 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
     op->may_stop = 0;
 }
 
+/* A layer's own buffer in the place of a common one. */
+static enum rf_slot slot_of(const struct rf_params *params, int32_t i, enum rf_slot common)
+{
+    int is_window =
+            rf_has_layer_sizes(params) && params->window_head_dim && rf_has_window(params, i),
+        is_wide = params->n_ff_shared_kv && rf_shares_keys(params, i);
+    switch ((int)common) {
+    case RF_SLOT_Q: return is_window ? RF_SLOT_WINDOW_Q : common;
+    case RF_SLOT_K: return is_window ? RF_SLOT_WINDOW_K : common;
+    case RF_SLOT_V: return is_window ? RF_SLOT_WINDOW_V : common;
+    case RF_SLOT_ATTENDED: return is_window ? RF_SLOT_WINDOW_ATTENDED : common;
+    case RF_SLOT_GATE: return is_wide ? RF_SLOT_WIDE_GATE : common;
+    case RF_SLOT_GATED: return is_wide ? RF_SLOT_WIDE_GATED : common;
+    }
+    return common;
+}
+
 /* Gate and up of RF_SLOT_NORMED, and their gated product, to the three slots from `to` on. */
 static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_slot to,
                                const struct rf_weight *gate, const struct rf_weight *up)
@@ -151,7 +168,9 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
 static void add_attention(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
     const struct rf_params *params = program->params;
-    struct rf_op *op = add_op(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
+    struct rf_op *op =
+        add_op(program, RF_OP_ATTENTION, rf_kv_layer(params, i), slot_of(params, i, RF_SLOT_Q),
+               slot_of(params, i, RF_SLOT_ATTENDED), NULL);
     op->scale = params->attention_scale > 0 ? params->attention_scale
                                             : 1.0f / sqrtf((float)params->head_dim);
     op->cap = params->attention_cap;
@@ -251,16 +270,21 @@ static enum rf_rotation layer_rotation(const struct rf_params *params, int32_t i
 /* Rotation and the cache. Norms are of each head, or of the whole row. */
 static void add_rope_store(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
-    int whole = program->params->qk_norm_rows;
+    const struct rf_params *params = program->params;
+    int whole = params->qk_norm_rows;
+    enum rf_slot k = slot_of(params, i, RF_SLOT_K);
     if (whole) {
         add_op(program, RF_OP_NORM, i, RF_SLOT_Q, RF_SLOT_Q, layer->q_norm);
         add_op(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->k_norm);
     }
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_ROPE_STORE,
-                       .layer = i,
-                       .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
-                       .rotation = layer_rotation(program->params, i),
+                       .layer = rf_kv_layer(params, i),
+                       .in = {slot_of(params, i, RF_SLOT_Q), k,
+                              rf_v_is_k(params, i) ? k : slot_of(params, i, RF_SLOT_V)},
+                       .rotation = layer_rotation(params, i),
+                       .is_query = rf_shares_keys(params, i),
+                       .norms_v = params->v_norm,
                        .weight = {whole ? NULL : layer->q_norm, whole ? NULL : layer->k_norm}};
 }
 
@@ -308,13 +332,17 @@ static void add_latent(struct rf_program *program, int32_t i, const struct rf_la
 static void add_attention_branch(struct rf_program *program, int32_t i,
                                  const struct rf_layer *layer, int taps_inputs)
 {
-    int has_gate = program->params->attn_gate;
+    const struct rf_params *params = program->params;
+    int has_gate = params->attn_gate;
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_LINEAR,
                        .layer = i,
-                       .n = 3,
+                       .n = rf_shares_keys(params, i) ? 1
+                            : rf_v_is_k(params, i)    ? 2
+                                                      : 3,
                        .in = {RF_SLOT_NORMED},
-                       .out = {has_gate ? RF_SLOT_Q_BOTH : RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                       .out = {has_gate ? RF_SLOT_Q_BOTH : slot_of(params, i, RF_SLOT_Q),
+                               slot_of(params, i, RF_SLOT_K), slot_of(params, i, RF_SLOT_V)},
                        .weight = {layer->q, layer->k, layer->v},
                        .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
     if (has_gate)
@@ -328,14 +356,16 @@ static void add_attention_branch(struct rf_program *program, int32_t i,
             RF_SLOT_Q_GATE;
     }
     if (taps_inputs) tap_input(program, RF_INPUT_O);
-    add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->o_bias, layer->attn_post_norm);
+    add_branch(program, i, slot_of(params, i, RF_SLOT_ATTENDED), layer->o, layer->o_bias,
+               layer->attn_post_norm);
 }
 
 /* The feed-forward of RF_SLOT_NORMED, up to the operand of its last matrix. */
 static void add_dense(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
     if (layer->gate) {
-        struct rf_op *both = add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
+        struct rf_op *both = add_gated(program, i, slot_of(program->params, i, RF_SLOT_GATE),
+                                       layer->gate, layer->up);
         both->bias[0] = layer->gate_bias;
         both->bias[1] = layer->up_bias;
         return;
@@ -368,6 +398,34 @@ static void add_encoder_layer(struct rf_program *program, int32_t i, const struc
     add_dense(program, i, layer);
     add_branch(program, i, RF_SLOT_GATED, layer->down, layer->down_bias, NULL);
     add_stream_norm(program, i, layer->layer_out_norm, layer->layer_out_norm_bias);
+}
+
+/* What a layer's own embedding of the token adds to its result, and the factor of that. */
+static void add_layer_input(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    if (layer->input_gate) {
+        add_op(program, RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, NULL);
+        add_op(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_LAYER_GATE, layer->input_gate);
+        struct rf_op *gate =
+            add_op(program, RF_OP_GELU_GATE, i, RF_SLOT_LAYER_GATE, RF_SLOT_LAYER_GATED, NULL);
+        gate->in[1] = RF_SLOT_LAYER_INPUTS;
+        gate->column = i * program->params->n_embd_layer;
+        add_branch(program, i, RF_SLOT_LAYER_GATED, layer->input_proj, NULL,
+                   layer->input_post_norm);
+    }
+    if (layer->scale) add_op(program, RF_OP_SCALE, i, RF_SLOT_X, RF_SLOT_X, layer->scale);
+}
+
+/* Embeddings of the layers, from those of the token and its own. */
+static void add_layer_inputs(struct rf_program *program, const struct rf_model *model)
+{
+    if (!model->layer_embd) return;
+    add_op(program, RF_OP_COPY, -1, RF_SLOT_X, RF_SLOT_NORMED, NULL);
+    add_op(program, RF_OP_LINEAR, -1, RF_SLOT_NORMED, RF_SLOT_LAYER_INPUTS, model->layer_proj);
+    struct rf_op *op = add_op(program, RF_OP_LAYER_INPUTS, -1, RF_SLOT_LAYER_INPUTS,
+                              RF_SLOT_LAYER_INPUTS, model->layer_proj_norm);
+    op->weight[1] = model->layer_embd;
+    op->scale = 1.0f / sqrtf((float)program->params->n_embd);
 }
 
 /* An architecture with the same parts in another order would differ here. */
@@ -403,7 +461,9 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
     if (taps_inputs)
         program->body[program->n_body - 1].out[0] = tap_slot(RF_INPUT_DOWN);
     else
-        add_branch(program, i, RF_SLOT_GATED, layer->down, layer->down_bias, layer->ffn_post_norm);
+        add_branch(program, i, slot_of(program->params, i, RF_SLOT_GATED), layer->down,
+                   layer->down_bias, layer->ffn_post_norm);
+    add_layer_input(program, i, layer);
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)
@@ -438,16 +498,20 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     int experts = params->n_expert > 0;
     int32_t n_conv = params->conv_rows && !params->delta_values ? params->n_embd : 0,
             n_delta = rf_delta_values(params), n_gate = params->attn_gate ? n_q : 0;
-    int32_t n_head = params->n_head, n_both = params->latent ? (int32_t)rf_n_q_rows(params) : 0;
+    int32_t n_head = params->n_head, n_both = params->latent ? (int32_t)rf_n_q_rows(params, 0) : 0;
     int32_t n_ff = rf_n_ff_dense(params), n_ff_expert = experts ? params->n_ff : 0,
             of_experts = experts ? params->n_embd : 0;
+    int32_t n_window_q = params->n_head * params->window_head_dim, n_inputs = params->n_embd_layer,
+            n_window_kv = rf_window_head_kv(params) * params->window_head_dim,
+            n_ff_wide = params->n_ff_shared_kv;
     const struct rf_slot_shape slots[RF_SLOT_TAP] = {
         [RF_SLOT_X] = {.width = params->n_embd},
         [RF_SLOT_NORMED] = {.width = params->n_embd, .is_operand = 1, .has_floats = experts},
         [RF_SLOT_Q] = {.width = n_q},
         [RF_SLOT_K] = {.width = n_kv},
         [RF_SLOT_V] = {.width = params->latent ? 0 : n_kv},
-        [RF_SLOT_ATTENDED] = {.width = (int32_t)rf_n_attended(params), .is_operand = 1},
+        [RF_SLOT_ATTENDED] = {.width = params->latent ? n_head * params->head_value : n_q,
+                              .is_operand = 1},
         [RF_SLOT_BRANCH] = {.width = params->n_embd},
         [RF_SLOT_GATE] = {.width = params->no_gate ? 0 : n_ff},
         [RF_SLOT_UP] = {.width = n_ff},
@@ -478,6 +542,16 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_ALPHA] = {.width = params->delta_values},
         [RF_SLOT_RECALLED] = {.width = n_delta},
         [RF_SLOT_DELTA] = {.width = n_delta, .is_operand = 1},
+        [RF_SLOT_WINDOW_Q] = {.width = n_window_q},
+        [RF_SLOT_WINDOW_K] = {.width = n_window_kv},
+        [RF_SLOT_WINDOW_V] = {.width = n_window_kv},
+        [RF_SLOT_WINDOW_ATTENDED] = {.width = n_window_q, .is_operand = 1},
+        [RF_SLOT_WIDE_GATE] = {.width = n_ff_wide},
+        [RF_SLOT_WIDE_UP] = {.width = n_ff_wide},
+        [RF_SLOT_WIDE_GATED] = {.width = n_ff_wide, .is_operand = 1},
+        [RF_SLOT_LAYER_INPUTS] = {.width = n_inputs * params->n_layer},
+        [RF_SLOT_LAYER_GATE] = {.width = n_inputs},
+        [RF_SLOT_LAYER_GATED] = {.width = n_inputs, .is_operand = 1},
         [RF_SLOT_LOGITS] = {.width = params->encoder ? 0 : params->n_vocab},
     };
     memcpy(program->slots, slots, sizeof slots);
@@ -498,7 +572,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
                        const struct rf_view_options *options, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    size_t most = 2 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
+    size_t most = 5 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
                   (options->taps_inputs ? RF_LAYER_INPUTS : 0) +
                   (options->head ? RF_FEATURE_OPS : 0);
     *program =
@@ -515,6 +589,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     embed->weight[1] = model->position_embd;
     embed->weight[2] = model->token_types;
     if (params->encoder) add_stream_norm(made, -1, model->embd_norm, model->embd_norm_bias);
+    add_layer_inputs(made, model);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
         add_layer(made, i, &model->layers[i], options->taps_inputs);

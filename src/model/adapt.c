@@ -99,7 +99,7 @@ void rf_tensors_split(struct rf_reading *reading)
     const struct fused fused[] = {{RF_FUSED_QKV,
                                    "attn_qkv.weight",
                                    {"attn_q.weight", "attn_k.weight", "attn_v.weight"},
-                                   {rf_n_q(p), rf_n_kv(p), rf_n_kv(p)}},
+                                   {rf_n_q(p, 0), rf_n_kv(p, 0), rf_n_kv(p, 0)}},
                                   {RF_FUSED_GATE_UP,
                                    "ffn_up.weight",
                                    {"ffn_gate.weight", "ffn_up.weight"},

@@ -19,8 +19,9 @@ enum rf_arch_keys {
     RF_KEYS_TEMPERATURE = 512, /* growth of queries with the position, and YaRN's mscale_all_dim */
     RF_KEYS_DELTA = 1024,      /* layers with the delta rule, and its sizes */
     RF_KEYS_MAMBA = 2048,      /* layers with Mamba-2, and its sizes */
-    RF_KEYS_LATENT = 4096      /* sizes of latent attention, groups of experts, their scale and
+    RF_KEYS_LATENT = 4096,     /* sizes of latent attention, groups of experts, their scale and
                                   norm, YaRN's mscale_all_dim as a factor of scores */
+    RF_KEYS_LAYERS = 8192      /* sizes that differ between layers, and a cap of logits */
 };
 
 struct rf_arch_row {

@@ -95,6 +95,12 @@ int64_t rf_gguf_element(const struct rf_gguf_value *array, uint64_t i);
  * array's extent. */
 struct rf_str rf_gguf_next_string(const unsigned char **data);
 
+/* Sizes that differ between layers (gguf_layers.c): of feed-forwards, and of attention, for which
+ * the layers with a window are known by now; and what the tensors tell. */
+void rf_gguf_read_widths(struct rf_gguf *gguf);
+void rf_gguf_read_layers(struct rf_gguf *gguf);
+void rf_gguf_find_layers(struct rf_gguf *gguf);
+
 /* Reads a GGUF file that is in memory and stays there as long as the source lives. On failure the
  * caller closes the source. */
 int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,

@@ -65,6 +65,10 @@ static void read_kv_heads(struct rf_gguf *gguf)
     static const char key[] = ".attention.head_count_kv";
     struct rf_params *params = &gguf->reading->source->params;
     unsigned keys = rf_arch_row(params->arch)->keys;
+    if (keys & RF_KEYS_LAYERS) {
+        rf_gguf_read_layers(gguf);
+        return;
+    }
     int has_states = (keys & (RF_KEYS_CONV | RF_KEYS_MAMBA)) != 0;
     params->n_head_kv =
         rf_gguf_per_layer_or_0(gguf, key, params->n_layer + gguf->n_further, params->n_head,
@@ -239,7 +243,7 @@ static void gguf_refuse_variants(struct rf_gguf *gguf)
     } keys[] = {{".attention.scale", 0, RF_KEYS_SCALES, 0},
                 {".attention.clamp_kqv", 0, 0, 0},
                 {".attn_logit_softcapping", 0, RF_KEYS_CAPS, 0},
-                {".final_logit_softcapping", 0, RF_KEYS_CAPS, 0},
+                {".final_logit_softcapping", 0, RF_KEYS_CAPS | RF_KEYS_LAYERS, 0},
                 {".attention.output_scale", 1, 0, 0},
                 {".attention.value_scale", 1, 0, 0},
                 {".attention.temperature_scale", 0, RF_KEYS_TEMPERATURE, 0},
@@ -309,7 +313,8 @@ static void gguf_scales(struct rf_gguf *gguf)
     struct rf_params *params = &gguf->reading->source->params;
     params->embedding_scale = (float)rf_gguf_float(gguf, ".embedding_scale", 0);
     params->residual_scale = (float)rf_gguf_float(gguf, ".residual_scale", 0);
-    params->attention_scale = (float)rf_gguf_float(gguf, ".attention.scale", 0);
+    params->attention_scale =
+        (float)rf_gguf_float(gguf, ".attention.scale", (double)params->attention_scale);
     double factor = rf_gguf_float(gguf, ".logit_scale", 0);
     int divides = !(rf_arch_row(params->arch)->keys & RF_KEYS_LOGITS);
     params->logit_scale = (float)(divides && factor != 0 ? 1 / factor : factor);
@@ -436,6 +441,7 @@ void rf_gguf_find_biases(struct rf_gguf *gguf)
     params->ffn_bias = has_layer_tensor(source, rf_has_ffn, "ffn_gate.bias") ||
                        has_layer_tensor(source, rf_has_ffn, "ffn_up.bias") ||
                        has_layer_tensor(source, rf_has_ffn, "ffn_down.bias");
+    if (rf_arch_row(params->arch)->keys & RF_KEYS_LAYERS) rf_gguf_find_layers(gguf);
     if (params->arch == RF_ARCH_DEEPSEEK2 && params->expert_sigmoid) {
         char name[64]; /* the first layers may have no experts */
         snprintf(name, sizeof name, "blk.%" PRId32 ".exp_probs_b.bias", params->n_layer - 1);
@@ -458,6 +464,11 @@ static void read_width(struct rf_gguf *gguf)
 {
     static const char of_experts[] = ".expert_feed_forward_length";
     struct rf_params *params = &gguf->reading->source->params;
+    if (rf_arch_row(params->arch)->keys & RF_KEYS_LAYERS) {
+        read_window_pattern(gguf);
+        rf_gguf_read_widths(gguf);
+        return;
+    }
     int has_experts = (rf_arch_row(params->arch)->keys & RF_KEYS_EXPERTS) != 0;
     int32_t width =
         has_experts && rf_gguf_find(gguf, of_experts) ? gguf_count(gguf, of_experts, 0) : 0;

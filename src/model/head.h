@@ -52,13 +52,13 @@ void rf_head_close(struct rf_head_file *head);
       f->norm_before_fc) \
     X(embd_norm, "blk.0.attn_norm.weight", VECTOR, p->n_embd, 1, 1) \
     X(feature_norm, "blk.0.attn_norm_2.weight", VECTOR, p->n_embd, 1, 1) \
-    X(q, "blk.0.attn_q.weight", MATRIX, 2 * p->n_embd, rf_n_q(p), 1) \
-    X(k, "blk.0.attn_k.weight", MATRIX, 2 * p->n_embd, rf_n_kv(p), 1) \
-    X(v, "blk.0.attn_v.weight", MATRIX, 2 * p->n_embd, rf_n_kv(p), 1) \
-    X(o, "blk.0.attn_output.weight", MATRIX, rf_n_q(p), p->n_embd, 1) \
-    X(q_bias, "blk.0.attn_q.bias", VECTOR, rf_n_q(p), 1, p->qkv_bias) \
-    X(k_bias, "blk.0.attn_k.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
-    X(v_bias, "blk.0.attn_v.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
+    X(q, "blk.0.attn_q.weight", MATRIX, 2 * p->n_embd, rf_n_q(p, 0), 1) \
+    X(k, "blk.0.attn_k.weight", MATRIX, 2 * p->n_embd, rf_n_kv(p, 0), 1) \
+    X(v, "blk.0.attn_v.weight", MATRIX, 2 * p->n_embd, rf_n_kv(p, 0), 1) \
+    X(o, "blk.0.attn_output.weight", MATRIX, rf_n_q(p, 0), p->n_embd, 1) \
+    X(q_bias, "blk.0.attn_q.bias", VECTOR, rf_n_q(p, 0), 1, p->qkv_bias) \
+    X(k_bias, "blk.0.attn_k.bias", VECTOR, rf_n_kv(p, 0), 1, p->qkv_bias) \
+    X(v_bias, "blk.0.attn_v.bias", VECTOR, rf_n_kv(p, 0), 1, p->qkv_bias) \
     X(o_bias, "blk.0.attn_output.bias", VECTOR, p->n_embd, 1, p->o_bias) \
     X(ffn_norm, "blk.0.ffn_norm.weight", VECTOR, p->n_embd, 1, 1) \
     X(gate, "blk.0.ffn_gate.weight", MATRIX, p->n_embd, p->n_ff, 1) \

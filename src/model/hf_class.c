@@ -476,6 +476,10 @@ static const struct rf_hf_class classes[] = {
     .arch = RF_ARCH_GEMMA3, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8,         \
     .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096, \
     .windows = RF_HF_WINDOW_PERIOD, .reads_period = 1, .is_tied = 1, ATTENTION_BIAS
+#define GEMMA4                                                                              \
+    .arch = RF_ARCH_GEMMA4, .n_layer = 30, .n_embd = 2304, .n_ff = 9216, .n_head = 8,       \
+    .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6, .local = 1e4}, \
+    .window = 512, .windows = RF_HF_WINDOW_PERIOD, .is_tied = 1, ATTENTION_BIAS
 #define BERT                                                                                      \
     .arch = RF_ARCH_BERT, .n_layer = 12, .n_embd = 768, .n_ff = 3072, .n_head = 12, .n_ctx = 512, \
     .rms_eps = 1e-12, .rope = PLAIN_ROPE, .is_tied = 1
@@ -491,6 +495,8 @@ static const struct rf_hf_class classes[] = {
     {.name = "XLMRobertaForMaskedLM", .model_type = "xlm-roberta", XLM_ROBERTA},
     {.name = "NomicBertModel", .model_type = "nomic_bert", NOMIC},
     {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", GEMMA3},
+    {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", GEMMA4},
+    {.name = "Gemma4ForConditionalGeneration", .model_type = "gemma4", .has_vision = 1, GEMMA4},
     {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .has_vision = 1, GEMMA3},
 };
 

@@ -69,6 +69,10 @@ int rf_hf_is_head(const struct rf_hf *hf);
 /* Reads the parameters from hf->text, with the class's defaults. */
 void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class);
 
+/* Gemma 4's sizes that differ between layers; and where they are, once layers with a window are
+ * known (hf_layers.c). */
+void rf_hf_read_layer_sizes(struct rf_hf *hf);
+void rf_hf_check_layer_sizes(struct rf_hf *hf);
 /* Reads the sizes of latent attention, and its experts (hf_latent.c). */
 void rf_hf_read_latent(struct rf_hf *hf, const struct rf_hf_class *class);
 /* Makes of each kv_b_proj the matrices of the heads' keys and values. Call before sorting. */

@@ -22,7 +22,8 @@ static void refuse_variants(struct rf_hf *hf)
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "%s is \"%.*s\"; of this architecture only %s is supported", key, rf_shown(act),
                     act.data, wanted);
-    if (rf_hf_flag(hf, hf->text, "use_bidirectional_attention", 0))
+    if (!(rf_arch_row(hf->reading.source->params.arch)->keys & RF_KEYS_LAYERS) &&
+        rf_hf_flag(hf, hf->text, "use_bidirectional_attention", 0))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "use_bidirectional_attention is true; only causal models can run");
     const struct rf_json *quantised = rf_json_get(hf->config, "quantization_config");
@@ -254,6 +255,8 @@ static void read_scales(struct rf_hf *hf, const struct rf_hf_class *class)
         params->attention_scale = 1.0f / sqrtf((float)scalar);
         hf->adds_one = 1;
     }
+    if (keys & RF_KEYS_LAYERS)
+        params->logit_cap = read_cap(hf, "final_logit_softcapping", class->logit_cap);
     /* A null is no window. */
     if (class->windows == RF_HF_WINDOW_NONE) return;
     if (!class->asks_for_window || rf_hf_flag(hf, hf->text, "use_sliding_window", 0))
@@ -354,6 +357,8 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
         rf_hf_read_latent(hf, class);
     else
         read_heads(hf, class);
+    int has_layers = (rf_arch_row(params->arch)->keys & RF_KEYS_LAYERS) != 0;
+    if (has_layers) rf_hf_read_layer_sizes(hf);
     params->rms_eps =
         (float)rf_hf_number(hf, hf->text, class->eps_key ? class->eps_key : "rms_norm_eps",
                             class->rms_eps > 0 ? class->rms_eps : 1e-6);
@@ -370,6 +375,7 @@ void rf_hf_read_params_of(struct rf_hf *hf, const struct rf_hf_class *class)
     if (!hf->reading.code) rf_hf_read_rope(hf, &class->rope);
     if (!hf->reading.code) read_scales(hf, class);
     if (!hf->reading.code) read_layers(hf, class);
+    if (!hf->reading.code && has_layers) rf_hf_check_layer_sizes(hf);
     if (!hf->reading.code) rf_arch_end(&hf->reading);
     if (!hf->reading.code) rf_params_check(&hf->reading);
 }

@@ -159,6 +159,29 @@ static void read_dynamic(struct rf_hf *hf, const struct rotation *rotation)
                     params->rope_dim);
 }
 
+/* transformers, modeling_rope_utils.py, _compute_proportional_rope_parameters: the pairs behind a
+ * part of a head do not turn. 1e30 is what llama.cpp's converter writes of them. */
+static void keep_still(struct rf_hf *hf, struct rf_rope *to, double part, double factor)
+{
+    size_t n = (size_t)hf->reading.source->params.rope_dim / 2;
+    float *factors = rf_keep(&hf->reading, n, sizeof *factors, "rope factors");
+    if (!(part > 0 && part <= 1))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                    "partial_rotary_factor is %g; it must be above 0 and at most 1", part);
+    for (size_t i = 0; !hf->reading.code && i < n; i++)
+        factors[i] = i < (size_t)(part * (double)n) ? (float)factor : 1e30f;
+    to->factors = factors;
+}
+
+static void read_proportional(struct rf_hf *hf, const struct rotation *rotation)
+{
+    if (rotation->to != &hf->reading.source->params.rope || !rotation->is_nested)
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "rope_type is \"proportional\", which only runs in layers of full_attention");
+    keep_still(hf, rotation->to, rope_number(hf, rotation, "partial_rotary_factor", 1),
+               rope_factor(hf, rotation, 1));
+}
+
 /* Phi3's class takes two older names for longrope, and knows no other scaling. */
 static struct rf_str type_in_phi3(struct rf_hf *hf, struct rf_str type)
 {
@@ -188,7 +211,8 @@ static void read_rotation(struct rf_hf *hf, const struct rotation *rotation)
     } types[] = {{"llama3", read_llama3},
                  {"yarn", read_yarn},
                  {"longrope", read_longrope},
-                 {"dynamic", read_dynamic}};
+                 {"dynamic", read_dynamic},
+                 {"proportional", read_proportional}};
     struct rf_str type = {"", 0};
     for (size_t i = 0; i < 2 && !type.bytes; i++)
         type = rf_hf_string(hf, rotation->objects[i], "rope_type");
@@ -258,6 +282,7 @@ static void read_two_rotations(struct rf_hf *hf, const struct rf_hf_rope *defaul
                                                        (double)params->rope_local.theta);
     read_rotation(hf, &global);
     read_rotation(hf, &local);
+    if (params->arch == RF_ARCH_GEMMA4 && !parameters) keep_still(hf, &params->rope, 0.25, 1);
 }
 
 /* How queries grow with their position, which is stated beside the rotation. */

@@ -137,7 +137,7 @@ static void check_states(struct rf_reading *reading, const struct rf_params *par
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "a %s model with experts but no shared expert is not supported", params->arch_name);
     if (!n) return;
-    if (!rf_n_attention(params, params->n_layer))
+    if (rf_n_attention(params, params->n_layer) == 0)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "no layer has attention, which is not supported");
     if (params->conv_rows < 2 || params->conv_rows > RF_MAX_CONV_ROWS)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
@@ -146,6 +146,34 @@ static void check_states(struct rf_reading *reading, const struct rf_params *par
     if (params->n_embd > INT32_MAX / 3)
         rf_bad(reading, RF_ERR_FORMAT, "the embedding length %" PRId32 " is too much",
                params->n_embd);
+}
+
+/* What differs between layers. */
+static void check_layers(struct rf_reading *reading, const struct rf_params *params)
+{
+    int32_t dim = params->window_head_dim, rotated = params->window_rope_dim,
+            n_kv = rf_window_head_kv(params);
+    if (dim < 0 || rotated < 0 || rotated % 2 || rotated > dim || n_kv <= 0 ||
+        params->n_head % n_kv || (int64_t)params->n_head * dim > INT32_MAX)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "layers with a window have %" PRId32 " key/value heads of %" PRId32
+               " elements, of which %" PRId32 " are rotated, which does not fit %" PRId32 " heads",
+               n_kv, dim, rotated, params->n_head);
+    if ((int64_t)params->n_embd_layer * params->n_layer > INT32_MAX)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "embeddings of layers have %" PRId32 " elements, which is too much",
+               params->n_embd_layer);
+    if (params->n_kv_shared < 0 || params->n_kv_shared >= params->n_layer)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "%" PRId32 " of %" PRId32 " layers share keys and values: none has any",
+               params->n_kv_shared, params->n_layer);
+    for (int32_t i = params->n_layer - params->n_kv_shared;
+         !reading->code && params->layer_flags && i < params->n_layer; i++)
+        if (rf_kv_layer(params, i) < 0)
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "layer %" PRId32 " shares keys and values, but no layer before has them %s a "
+                   "window",
+                   i, rf_has_window(params, i) ? "with" : "without");
 }
 
 static void check_latent(struct rf_reading *reading, const struct rf_params *params)
@@ -187,6 +215,7 @@ int rf_params_check(struct rf_reading *reading)
                "%" PRId32 " key/value heads do not divide %" PRId32 " attention heads",
                params->n_head_kv, params->n_head);
     check_states(reading, params);
+    check_layers(reading, params);
     if (params->n_expert_used > params->n_expert || params->n_expert_used < (params->n_expert > 0))
         rf_bad(reading, RF_ERR_FORMAT, "a row uses %" PRId32 " experts of %" PRId32,
                params->n_expert_used, params->n_expert);
@@ -195,7 +224,7 @@ int rf_params_check(struct rf_reading *reading)
                params->n_expert, RF_MAX_EXPERTS);
     if (params->latent || params->head_nope) check_latent(reading, params);
     if (!reading->code) check_groups(reading, params);
-    if (rf_n_q_rows(params) > INT32_MAX)
+    if (rf_n_q_rows(params, 0) > INT32_MAX)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " attention heads of dimension %" PRId32 " are too many", params->n_head,
                params->head_dim);
@@ -242,6 +271,18 @@ void rf_layout_expect(struct rf_reading *reading, unsigned char *expected, const
                rf_layout_shown(reading, name).text, info->name);
 }
 
+/* Files may have keys and values of layers that read others': they are not used. */
+static void pass_over_keys(const struct rf_source *source, unsigned char *expected, int32_t layer)
+{
+    static const char *const names[] = {"attn_k", "attn_v", "attn_k_norm"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%" PRId32 ".%s.weight", layer, names[i]);
+        const struct rf_tensor *tensor = rf_source_tensor(source, name);
+        if (tensor) expected[tensor - source->tensors] = 1;
+    }
+}
+
 static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
 {
     const struct rf_params *p = &reading->source->params;
@@ -257,6 +298,7 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
             snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, shape->name);
             if (shape->used) rf_layout_expect(reading, expected, name, shape);
         }
+        if (rf_shares_keys(p, layer)) pass_over_keys(reading->source, expected, layer);
     }
 }
 

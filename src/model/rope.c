@@ -10,7 +10,7 @@ double rf_rope_frequency(const struct rf_params *params, enum rf_frequencies set
 {
     const struct rf_rope *rope = rf_rope_of(params, set);
     const float *factors = set == RF_ROPE_LONG ? params->rope_long_factors : rope->factors;
-    double frequency = pow((double)rope->theta, -2.0 * i / params->rope_dim);
+    double frequency = pow((double)rope->theta, -2.0 * i / rf_rope_dim(params, set));
     if (factors) frequency /= (double)factors[i];
     return frequency * (double)rope->scale;
 }

@@ -44,7 +44,8 @@ enum rf_arch {
     RF_ARCH_GRANITEHYBRID,
     RF_ARCH_NEMOTRON_H,
     RF_ARCH_NEMOTRON_H_MOE,
-    RF_ARCH_DEEPSEEK2
+    RF_ARCH_DEEPSEEK2,
+    RF_ARCH_GEMMA4
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -161,6 +162,14 @@ struct rf_params {
     int32_t gelu_exact;    /* gelu is by the error function, not by tanh */
     int32_t positions;     /* position_embd.weight exists: a row for each position */
     int32_t n_token_types; /* rows of token_types.weight, of which texts have the first; 0: none */
+    /* What differs between layers with a window and others; 0: nothing (gemma4). */
+    int32_t window_head_dim, window_n_head_kv, window_rope_dim;
+    int32_t n_kv_shared;    /* the last layers have no keys and values: rf_kv_layer */
+    int32_t n_ff_shared_kv; /* the width of these layers' feed-forwards; 0: that of the others */
+    int32_t k_is_v;         /* layers without a window have no attn_v: v is k before its norm */
+    int32_t v_norm;         /* heads of v have an RMS norm without weight */
+    int32_t n_embd_layer;   /* width of embeddings that each layer has of its own; 0: none */
+    int32_t layer_scale;    /* a layer's result is times layer_output_scale.weight */
     int32_t attn_gate; /* attention's results are times a sigmoid; attn_q.weight has for each head
                           the rows of q, then those of its gate */
     /* Latent attention (deepseek2): all heads read one row of head_dim elements, the latent and
@@ -213,10 +222,79 @@ static inline int rf_has_ffn(const struct rf_params *params, int32_t layer)
     return !params->one_branch || (rf_layer_flags(params, layer) & RF_LAYER_FFN);
 }
 
-/* Whether a layer has attention, so keys and values. */
-static inline int rf_has_keys(const struct rf_params *params, int32_t layer)
+static inline int rf_has_attention(const struct rf_params *params, int32_t layer)
 {
     return !(rf_layer_flags(params, layer) & RF_LAYER_FFN) && !rf_has_state(params, layer);
+}
+
+/* Whether a layer has attention and reads an earlier layer's keys and values. */
+static inline int rf_shares_keys(const struct rf_params *params, int32_t layer)
+{
+    return layer >= params->n_layer - params->n_kv_shared;
+}
+
+/* Whether a layer has attention, and keys and values of its own. */
+static inline int rf_has_keys(const struct rf_params *params, int32_t layer)
+{
+    return rf_has_attention(params, layer) && !rf_shares_keys(params, layer);
+}
+
+static inline int rf_has_window(const struct rf_params *params, int32_t layer)
+{
+    return (rf_layer_flags(params, layer) & RF_LAYER_WINDOW) != 0;
+}
+
+/* The layer whose keys and values a layer reads: its own, or the last one of the same kind that has
+ * any; -1: there is none. */
+static inline int32_t rf_kv_layer(const struct rf_params *params, int32_t layer)
+{
+    int32_t from = layer;
+    if (!rf_shares_keys(params, layer)) return layer;
+    for (from = params->n_layer - params->n_kv_shared - 1; from >= 0; from--)
+        if (rf_has_window(params, from) == rf_has_window(params, layer)) return from;
+    return from;
+}
+
+/* The sizes of a layer's attention, and the greatest of all layers. */
+static inline int32_t rf_head_dim(const struct rf_params *params, int32_t layer)
+{
+    return params->window_head_dim && rf_has_window(params, layer) ? params->window_head_dim
+                                                                   : params->head_dim;
+}
+
+static inline int32_t rf_n_head_kv(const struct rf_params *params, int32_t layer)
+{
+    return params->window_n_head_kv && rf_has_window(params, layer) ? params->window_n_head_kv
+                                                                    : params->n_head_kv;
+}
+
+static inline int32_t rf_most_head_dim(const struct rf_params *params)
+{
+    return params->window_head_dim > params->head_dim ? params->window_head_dim : params->head_dim;
+}
+
+static inline int32_t rf_most_head_kv(const struct rf_params *params)
+{
+    return params->window_n_head_kv > params->n_head_kv ? params->window_n_head_kv
+                                                        : params->n_head_kv;
+}
+
+static inline int32_t rf_window_head_kv(const struct rf_params *params)
+{
+    return params->window_n_head_kv ? params->window_n_head_kv : params->n_head_kv;
+}
+
+/* Whether a layer's v is its k, before norm and rotation. */
+static inline int rf_v_is_k(const struct rf_params *params, int32_t layer)
+{
+    return params->k_is_v && !rf_has_window(params, layer);
+}
+
+/* Whether layers differ in more than flags, which not every device computes. */
+static inline int rf_has_layer_sizes(const struct rf_params *params)
+{
+    return params->window_head_dim || params->n_kv_shared || params->n_embd_layer ||
+           params->v_norm || params->layer_scale;
 }
 
 /* The layers before `end` with keys and values; those with a state. */
@@ -287,6 +365,13 @@ static inline int32_t rf_n_ff_dense(const struct rf_params *params)
     return params->n_expert ? params->n_ff_dense : params->n_ff;
 }
 
+/* The width of a layer's own feed-forward for all rows. */
+static inline int32_t rf_ff_width(const struct rf_params *params, int32_t layer)
+{
+    return params->n_ff_shared_kv && rf_shares_keys(params, layer) ? params->n_ff_shared_kv
+                                                                   : rf_n_ff_dense(params);
+}
+
 /* The rotations that a model may have. RF_ROPE_LONG is the global one of long texts. */
 enum rf_frequencies { RF_ROPE_GLOBAL, RF_ROPE_LOCAL, RF_ROPE_LONG, RF_ROPE_SETS };
 
@@ -294,6 +379,18 @@ static inline const struct rf_rope *rf_rope_of(const struct rf_params *params,
                                                enum rf_frequencies set)
 {
     return set == RF_ROPE_LOCAL ? &params->rope_local : &params->rope;
+}
+
+/* The rotated elements of a head. */
+static inline int32_t rf_rope_dim(const struct rf_params *params, enum rf_frequencies set)
+{
+    return set == RF_ROPE_LOCAL && params->window_rope_dim ? params->window_rope_dim
+                                                           : params->rope_dim;
+}
+
+static inline int32_t rf_most_rope_dim(const struct rf_params *params)
+{
+    return params->window_rope_dim > params->rope_dim ? params->window_rope_dim : params->rope_dim;
 }
 
 /* Radians that pair i of a head turns by from one position to the next, before any growth. */

@@ -6,6 +6,8 @@
 
 #define RF_TOKEN_EMBD "token_embd.weight"
 #define RF_OUTPUT "output.weight"
+#define RF_LAYER_EMBD "per_layer_token_embd.weight"
+#define RF_LAYER_SCALE "layer_output_scale.weight"
 #define RF_POSITION_EMBD "position_embd.weight"
 #define RF_TOKEN_TYPES "token_types.weight"
 /* Linear layers of an encoder's head of classification; names without ".weight" and ".bias". */
@@ -65,6 +67,12 @@ enum rf_weight_role {
       p->encoder) \
     X(embd_norm_bias, "token_embd_norm.bias", "model.embed_norm.bias", VECTOR, p->n_embd, 1, \
       p->encoder) \
+    X(layer_embd, RF_LAYER_EMBD, "model.embed_tokens_per_layer.weight", TABLE, \
+      (int64_t)p->n_embd_layer * p->n_layer, p->n_vocab, p->n_embd_layer > 0) \
+    X(layer_proj, "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", \
+      MATRIX, p->n_embd, (int64_t)p->n_embd_layer * p->n_layer, p->n_embd_layer > 0) \
+    X(layer_proj_norm, "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", \
+      VECTOR, p->n_embd_layer, 1, p->n_embd_layer > 0) \
     X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, !p->encoder) \
     X(output_norm_bias, "output_norm.bias", "model.norm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && !p->encoder) \
@@ -75,35 +83,35 @@ enum rf_weight_role {
       RF_HAS_INPUT_NORM(p)) \
     X(attn_norm_bias, "attn_norm.bias", "input_layernorm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && RF_HAS_INPUT_NORM(p)) \
-    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p), \
-      rf_has_keys(p, layer) && !p->latent_q) \
-    X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
+    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p, layer), \
+      rf_has_attention(p, layer) && !p->latent_q) \
+    X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p, layer), \
       rf_has_keys(p, layer) && !p->latent) \
-    X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), \
-      rf_has_keys(p, layer) && !p->latent) \
-    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_attended(p), p->n_embd, \
-      rf_has_keys(p, layer)) \
+    X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p, layer), \
+      rf_has_keys(p, layer) && !rf_v_is_k(p, layer) && !p->latent) \
+    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_attended(p, layer), p->n_embd, \
+      rf_has_attention(p, layer)) \
     X(q_a, "attn_q_a.weight", "self_attn.q_a_proj.weight", MATRIX, p->n_embd, p->latent_q, \
       p->latent_q > 0) \
     X(q_a_norm, "attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", VECTOR, p->latent_q, 1, \
       p->latent_q > 0) \
-    X(q_b, "attn_q_b.weight", "self_attn.q_b_proj.weight", MATRIX, p->latent_q, rf_n_q_rows(p), \
-      p->latent_q > 0) \
+    X(q_b, "attn_q_b.weight", "self_attn.q_b_proj.weight", MATRIX, p->latent_q, \
+      rf_n_q_rows(p, layer), p->latent_q > 0) \
     X(kv_a, "attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight", MATRIX, p->n_embd, \
       p->head_dim, p->latent > 0) \
     X(kv_a_norm, "attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight", VECTOR, p->latent, 1, \
       p->latent > 0) \
     X(k_b, RF_K_B, "self_attn.kv_b_proj.weight", HEADS, p->head_nope, p->latent, p->latent > 0) \
     X(v_b, RF_V_B, "self_attn.kv_b_proj.values", HEADS, p->latent, p->head_value, p->latent > 0) \
-    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q_rows(p), 1, \
+    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q_rows(p, layer), 1, \
+      p->qkv_bias && rf_has_attention(p, layer)) \
+    X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p, layer), 1, \
       p->qkv_bias && rf_has_keys(p, layer)) \
-    X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, \
+    X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p, layer), 1, \
       p->qkv_bias && rf_has_keys(p, layer)) \
-    X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, \
-      p->qkv_bias && rf_has_keys(p, layer)) \
-    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, \
-      p->qk_norm && rf_has_keys(p, layer)) \
-    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, \
+    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p, layer), 1, \
+      p->qk_norm && rf_has_attention(p, layer)) \
+    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p, layer), 1, \
       p->qk_norm && rf_has_keys(p, layer)) \
     X(conv_in, "shortconv.in_proj.weight", "conv.in_proj.weight", MATRIX, p->n_embd, \
       3 * (int64_t)p->n_embd, rf_is_conv(p, layer)) \
@@ -169,22 +177,29 @@ enum rf_weight_role {
       p->norm_bias && RF_HAS_FFN_NORM(p)) \
     X(ffn_post_norm, "post_ffw_norm.weight", "post_feedforward_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
-    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, rf_n_ff_dense(p), \
+    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, rf_ff_width(p, layer), \
       rf_is_dense(p, layer) && !p->no_gate) \
-    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, rf_n_ff_dense(p), \
+    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, rf_ff_width(p, layer), \
       rf_is_dense(p, layer)) \
-    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
+    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_ff_width(p, layer), p->n_embd, \
       rf_is_dense(p, layer)) \
+    X(input_gate, "inp_gate.weight", "per_layer_input_gate.weight", MATRIX, p->n_embd, \
+      p->n_embd_layer, p->n_embd_layer > 0) \
+    X(input_proj, "proj.weight", "per_layer_projection.weight", MATRIX, p->n_embd_layer, \
+      p->n_embd, p->n_embd_layer > 0) \
+    X(input_post_norm, "post_norm.weight", "post_per_layer_input_norm.weight", VECTOR, \
+      p->n_embd, 1, p->n_embd_layer > 0) \
+    X(scale, RF_LAYER_SCALE, "layer_scalar", VECTOR, 1, 1, p->layer_scale) \
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, \
-      p->o_bias && rf_has_keys(p, layer)) \
-    X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
+      p->o_bias && rf_has_attention(p, layer)) \
+    X(gate_bias, "ffn_gate.bias", "mlp.gate_proj.bias", VECTOR, rf_ff_width(p, layer), 1, \
       p->ffn_bias && rf_is_dense(p, layer) && !p->no_gate) \
-    X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_n_ff_dense(p), 1, \
+    X(up_bias, "ffn_up.bias", "mlp.up_proj.bias", VECTOR, rf_ff_width(p, layer), 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(down_bias, "ffn_down.bias", "mlp.down_proj.bias", VECTOR, p->n_embd, 1, \
       p->ffn_bias && rf_is_dense(p, layer)) \
     X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, \
-      p->attn_sinks && rf_has_keys(p, layer)) \
+      p->attn_sinks && rf_has_attention(p, layer)) \
     X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, \
       rf_has_experts(p, layer)) \
     X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, \
@@ -215,7 +230,7 @@ enum rf_weight_role {
  * called after the second. */
 #define RF_EACH_FUSED_TENSOR(X) \
     X(qkv, "attn_qkv.weight", "self_attn.qkv_proj.weight", MATRIX, p->n_embd, \
-      rf_n_q(p) + 2 * rf_n_kv(p), p->fused & RF_FUSED_QKV) \
+      rf_n_q(p, 0) + 2 * rf_n_kv(p, 0), p->fused & RF_FUSED_QKV) \
     X(gate_up, "ffn_up.weight", "mlp.gate_up_proj.weight", MATRIX, p->n_embd, 2 * p->n_ff, \
       p->fused & RF_FUSED_GATE_UP) \
     X(shared_gate_up, "ffn_up_shexp.weight", "mlp.shared_expert.gate_up_proj.weight", MATRIX, \
@@ -235,36 +250,38 @@ static inline int rf_has_shared(const struct rf_params *params, int32_t layer)
     return params->n_ff_shared && rf_has_experts(params, layer);
 }
 
-static inline int64_t rf_n_q(const struct rf_params *params)
+static inline int64_t rf_n_q(const struct rf_params *params, int32_t layer)
 {
-    return (int64_t)params->n_head * params->head_dim;
+    return (int64_t)params->n_head * rf_head_dim(params, layer);
 }
 
 /* Rows of attn_q.weight. */
-static inline int64_t rf_n_q_rows(const struct rf_params *params)
+static inline int64_t rf_n_q_rows(const struct rf_params *params, int32_t layer)
 {
-    return (int64_t)params->n_head * rf_head_query(params) * (params->attn_gate ? 2 : 1);
+    int64_t rows =
+        params->latent ? (int64_t)params->n_head * rf_head_query(params) : rf_n_q(params, layer);
+    return rows * (params->attn_gate ? 2 : 1);
 }
 
 /* Columns of attn_output.weight. */
-static inline int64_t rf_n_attended(const struct rf_params *params)
+static inline int64_t rf_n_attended(const struct rf_params *params, int32_t layer)
 {
-    return params->latent ? (int64_t)params->n_head * params->head_value : rf_n_q(params);
+    return params->latent ? (int64_t)params->n_head * params->head_value : rf_n_q(params, layer);
 }
 
-static inline int64_t rf_n_kv(const struct rf_params *params)
+static inline int64_t rf_n_kv(const struct rf_params *params, int32_t layer)
 {
-    return (int64_t)params->n_head_kv * params->head_dim;
+    return (int64_t)rf_n_head_kv(params, layer) * rf_head_dim(params, layer);
 }
 
-static inline int64_t rf_q_norm(const struct rf_params *params)
+static inline int64_t rf_q_norm(const struct rf_params *params, int32_t layer)
 {
-    return params->qk_norm_rows ? rf_n_q(params) : params->head_dim;
+    return params->qk_norm_rows ? rf_n_q(params, layer) : rf_head_dim(params, layer);
 }
 
-static inline int64_t rf_k_norm(const struct rf_params *params)
+static inline int64_t rf_k_norm(const struct rf_params *params, int32_t layer)
 {
-    return params->qk_norm_rows ? rf_n_kv(params) : params->head_dim;
+    return params->qk_norm_rows ? rf_n_kv(params, layer) : rf_head_dim(params, layer);
 }
 
 #endif

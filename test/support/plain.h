@@ -175,7 +175,8 @@ static inline void plain_rms_norm(float *y, const float *x, const float *gain, s
     double sum = 0;
     for (size_t j = 0; j < n; j++) sum += (double)x[j] * (double)x[j];
     double scale = 1.0 / sqrt(sum / (double)n + (double)eps);
-    for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] * scale * (double)gain[j]);
+    for (size_t j = 0; j < n; j++)
+        y[j] = (float)((double)x[j] * scale * (gain ? (double)gain[j] : 1));
 }
 
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */

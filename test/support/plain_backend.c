@@ -169,7 +169,7 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
 static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
     (void)kv;
-    uint64_t entry = (uint64_t)params->n_head_kv * 2 * (uint64_t)params->head_dim,
+    uint64_t entry = (uint64_t)rf_most_head_kv(params) * 2 * (uint64_t)rf_most_head_dim(params),
              row = rf_n_states(params, params->n_layer) ? (uint64_t)rf_state_row(params) : 0;
     if (row && params->delta_values) row += (uint64_t)rf_state_matrices(params) + 1;
     return (uint64_t)n_ctx * (uint64_t)params->n_layer * (entry > row ? entry : row) *

@@ -12,7 +12,7 @@ static size_t chunks(int32_t positions)
 static size_t entry_floats(const struct plain_cache *cache)
 {
     const struct rf_params *params = cache->base.shape.params;
-    size_t kv = (size_t)params->n_head_kv * 2 * (size_t)params->head_dim,
+    size_t kv = (size_t)rf_most_head_kv(params) * 2 * (size_t)rf_most_head_dim(params),
            row = rf_n_states(params, params->n_layer) ? rf_state_row(params) : 0;
     if (row && params->delta_values) row += rf_state_matrices(params) + 1;
     return kv > row ? kv : row;
@@ -244,13 +244,15 @@ static size_t positions_in(int32_t n, size_t chunk)
 uint64_t plain_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct rf_params *params = base->shape.params;
-    size_t dim = (size_t)params->head_dim, elements = 0;
-    for (size_t c = 0; c < chunks(n); c++) {
-        size_t p = positions_in(n, c);
-        elements += padded(p) * dim + p * padded(dim);
+    size_t elements = 0;
+    for (int32_t i = 0; i < params->n_layer; i++) {
+        size_t dim = (size_t)rf_head_dim(params, i), heads = (size_t)rf_n_head_kv(params, i);
+        for (size_t c = 0; rf_has_keys(params, i) && c < chunks(n); c++) {
+            size_t p = positions_in(n, c);
+            elements += heads * (padded(p) * dim + p * padded(dim));
+        }
     }
-    return (uint64_t)elements * (uint64_t)rf_n_attention(params, params->n_layer) *
-               (uint64_t)params->n_head_kv * sizeof(uint16_t) +
+    return (uint64_t)elements * sizeof(uint16_t) +
            (uint64_t)rf_n_states(params, params->n_layer) *
                (rf_states_saved_floats(params, n) + (n ? rf_state_matrices(params) : 0)) *
                sizeof(float);
@@ -274,26 +276,31 @@ float plain_round_entry(const struct plain_cache *cache, float x)
 /* Calls `move` for each element of the first n positions with its place in host memory. */
 typedef void move_fn(const struct plain_cache *cache, float *value, uint16_t *half);
 
+/* One layer's head over the first `count` positions of a chunk. Returns the place behind it. */
+static uint16_t *each_of_head(const struct plain_cache *cache, int32_t layer, size_t head, size_t c,
+                              size_t count, uint16_t *k, move_fn *move)
+{
+    size_t dim = (size_t)rf_head_dim(cache->base.shape.params, layer);
+    uint16_t *v = k + padded(count) * dim;
+    for (size_t p = 0; p < count; p++) {
+        float *entry =
+            plain_entry(cache, (size_t)layer, (int32_t)(c * RF_KV_POSITIONS + p)) + head * 2 * dim;
+        for (size_t j = 0; j < dim; j++) {
+            move(cache, entry + j, k + (p / PIECE * dim + j) * PIECE + p % PIECE);
+            move(cache, entry + dim + j, v + p * padded(dim) + j);
+        }
+    }
+    return v + count * padded(dim);
+}
+
 /* Returns the place behind the last. */
 static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *host, move_fn *move)
 {
-    size_t dim = (size_t)cache->base.shape.params->head_dim,
-           heads = (size_t)cache->base.shape.params->n_head_kv;
+    const struct rf_params *params = cache->base.shape.params;
     for (size_t c = 0; c < chunks(n); c++)
-        for (size_t lh = 0; lh < n_layer(cache) * heads; lh++) {
-            if (!rf_has_keys(cache->base.shape.params, (int32_t)(lh / heads))) continue;
-            size_t count = positions_in(n, c);
-            uint16_t *k = host, *v = host + padded(count) * dim;
-            for (size_t p = 0; p < count; p++) {
-                float *entry = plain_entry(cache, lh / heads, (int32_t)(c * RF_KV_POSITIONS + p)) +
-                               lh % heads * 2 * dim;
-                for (size_t j = 0; j < dim; j++) {
-                    move(cache, entry + j, k + (p / PIECE * dim + j) * PIECE + p % PIECE);
-                    move(cache, entry + dim + j, v + p * padded(dim) + j);
-                }
-            }
-            host = v + count * padded(dim);
-        }
+        for (int32_t i = 0; i < params->n_layer; i++)
+            for (size_t h = 0; rf_has_keys(params, i) && h < (size_t)rf_n_head_kv(params, i); h++)
+                host = each_of_head(cache, i, h, c, positions_in(n, c), host, move);
     return host;
 }
 

@@ -9,11 +9,16 @@
 
 /* ---- operations, each on one row ---- */
 
+static size_t rotated_pairs(const struct rf_params *params, int local)
+{
+    return (size_t)rf_rope_dim(params, local ? RF_ROPE_LOCAL : RF_ROPE_GLOBAL) / 2;
+}
+
 static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct row *row = &view->rows[i];
     const struct rf_params *params = view->params;
-    size_t half = (size_t)params->rope_dim / 2,
+    size_t half = (size_t)rf_most_rope_dim(params) / 2,
            width = (size_t)view->base.shape.program->slots[op->out[0]].width;
     const float *from = op->weight[0] ? op->weight[0]->values + (size_t)row->token * width
                                       : view->pass.x + (size_t)i * width;
@@ -25,7 +30,7 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
     for (size_t j = 0; op->weight[2] && j < width; j++)
         x[j] += op->weight[2]->values[(is_second ? width : 0) + j];
     for (int local = 0; local < 2; local++)
-        for (size_t j = 0; j < half; j++) {
+        for (size_t j = 0; j < rotated_pairs(params, local); j++) {
             enum rf_frequencies set = local                 ? RF_ROPE_LOCAL
                                       : row->group->is_long ? RF_ROPE_LONG
                                                             : RF_ROPE_GLOBAL;
@@ -33,7 +38,8 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
             double *turn = view->turns + (((size_t)i * 2 + (size_t)local) * half + j) * 2;
             double angle = row->position * rf_rope_frequency(params, set, (int32_t)j),
                    growth = rf_rope_growth(rope, row->position);
-            if (growth != 1) angle *= pow(growth, -2.0 * (double)j / (params->rope_dim - 2));
+            if (growth != 1)
+                angle *= pow(growth, -2.0 * (double)j / (rf_rope_dim(params, set) - 2));
             turn[0] = (double)rope->magnitude * cos(angle);
             turn[1] = (double)rope->magnitude * sin(angle);
         }
@@ -136,11 +142,14 @@ static void linear(const struct plain_view *view, const struct rf_op *op, int32_
 
 /* Norm and rotation of all heads of a row. */
 static void turn_heads(const struct plain_view *view, float *heads, size_t n,
-                       const struct rf_weight *gain, enum rf_rotation rotation, int32_t i)
+                       const struct rf_weight *gain, const struct rf_op *op, int32_t i)
 {
     const struct rf_params *params = view->params;
-    size_t dim = (size_t)params->head_dim, half = (size_t)params->rope_dim / 2;
-    const double *turns = view->turns + ((size_t)i * 2 + (rotation == RF_ROTATE_LOCAL)) * half * 2;
+    enum rf_rotation rotation = op->rotation;
+    int local = rotation == RF_ROTATE_LOCAL;
+    size_t dim = (size_t)rf_head_dim(params, op->layer), half = rotated_pairs(params, local),
+           stride = (size_t)rf_most_rope_dim(params);
+    const double *turns = view->turns + ((size_t)i * 2 + (size_t)local) * stride;
     if (rotation == RF_ROTATE_NOT) half = 0;
     for (float *head = heads; head < heads + n; head += dim) {
         if (gain) plain_rms_norm(head, head, gain->values, dim, params->rms_eps);
@@ -164,23 +173,28 @@ static void rope_store(const struct plain_view *view, const struct rf_op *op, in
     float *q = plain_row(view, op->in[0], i), *k = plain_row(view, op->in[1], i),
           *v = plain_row(view, op->in[2], i),
           *entry = plain_entry(cache, (size_t)op->layer, row->slot);
-    size_t dim = (size_t)view->params->head_dim, n_kv = (size_t)slots[op->in[1]].width;
-    turn_heads(view, q, (size_t)slots[op->in[0]].width, op->weight[0], op->rotation, i);
+    size_t dim = (size_t)rf_head_dim(view->params, op->layer),
+           n_kv = (size_t)slots[op->in[1]].width;
+    turn_heads(view, q, (size_t)slots[op->in[0]].width, op->weight[0], op, i);
     for (int32_t j = 0; j < slots[op->in[0]].width; j++)
         q[j] *= rf_query_growth(view->params, row->position);
-    turn_heads(view, k, n_kv, op->weight[1], op->rotation, i);
-    for (size_t j = 0; j < n_kv; j++) {
-        float *to = entry + j / dim * 2 * dim + j % dim;
-        to[0] = plain_round_entry(cache, k[j]);
-        to[dim] = plain_round_entry(cache, v[j]);
+    if (op->is_query) return;
+    for (size_t h = 0; h < n_kv; h += dim) {
+        if (op->norms_v) plain_rms_norm(view->rounded, v + h, NULL, dim, view->params->rms_eps);
+        for (size_t j = 0; j < dim; j++)
+            entry[2 * h + dim + j] =
+                plain_round_entry(cache, op->norms_v ? view->rounded[j] : v[h + j]);
     }
+    turn_heads(view, k, n_kv, op->weight[1], op, i);
+    for (size_t j = 0; j < n_kv; j++)
+        entry[j / dim * 2 * dim + j % dim] = plain_round_entry(cache, k[j]);
 }
 
 /* One head of queries over the keys and values that begin at `offset` of n entries. */
 static void attend(const struct plain_view *view, const struct rf_op *op, size_t head, float *out,
                    const float *query, const float *const *entries, size_t offset, size_t n)
 {
-    size_t dim = (size_t)view->params->head_dim, window = (size_t)op->window;
+    size_t dim = (size_t)rf_head_dim(view->params, op->layer), window = (size_t)op->window;
     size_t first = window && n > window ? n - window : 0;
     double largest = -INFINITY, total = 0, *scores = view->scores, *sums = view->sums;
     double sink = op->weight[0] ? (double)op->weight[0]->values[head] : -INFINITY;
@@ -222,12 +236,12 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
     const struct rf_params *params = view->params;
     const struct row *row = &view->rows[i];
     int32_t behind = op->is_whole ? row->group->first_pos + row->group->n - 1 - row->position : 0;
-    size_t n = (size_t)(row->position + behind) + 1, dim = (size_t)params->head_dim;
+    size_t n = (size_t)(row->position + behind) + 1, dim = (size_t)rf_head_dim(params, op->layer);
     const float *q = plain_row(view, op->in[0], i);
     float *out = plain_row(view, op->out[0], i);
     find_entries(view, op->layer, i + behind, view->entries);
     for (int32_t h = 0; h < params->n_head; h++) {
-        size_t kv_head = (size_t)(h / (params->n_head / params->n_head_kv));
+        size_t kv_head = (size_t)(h / (params->n_head / rf_n_head_kv(params, op->layer)));
         attend(view, op, (size_t)h, out + (size_t)h * dim, q + (size_t)h * dim, view->entries,
                kv_head * 2 * dim, n);
     }
@@ -238,6 +252,19 @@ static double gate_of(const struct rf_op *op, double x)
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
     if (op->is_exact) return x / 2 * (1 + erf(x / sqrt(2)));
     return op->kind != RF_OP_SILU_GATE ? x / 2 * (1 + tanh(u)) : x / (1 + exp(-x));
+}
+
+static void layer_inputs(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    size_t width = (size_t)view->base.shape.program->slots[op->out[0]].width,
+           part = (size_t)view->params->n_embd_layer;
+    const float *of_token = op->weight[1]->values + (size_t)view->rows[i].token * width;
+    float *x = plain_row(view, op->out[0], i);
+    for (size_t j = 0; j < width; j++) x[j] *= op->scale;
+    for (size_t j = 0; j < width; j += part)
+        plain_rms_norm(x + j, x + j, op->weight[0]->values, part, view->params->rms_eps);
+    for (size_t j = 0; j < width; j++)
+        x[j] = (float)(((double)x[j] + sqrt((double)part) * (double)of_token[j]) / sqrt(2));
 }
 
 static void add_row(const struct plain_view *view, const struct rf_op *op, int32_t i)
@@ -269,7 +296,7 @@ static void cap_row(const struct plain_view *view, const struct rf_op *op, int32
 static void gate(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const float *gate = plain_row(view, op->in[0], i),
-                *up = op->kind == RF_OP_GELU ? NULL : plain_row(view, op->in[1], i);
+                *up = op->kind == RF_OP_GELU ? NULL : plain_row(view, op->in[1], i) + op->column;
     float *out = plain_row(view, op->out[0], i);
     for (int32_t j = 0; j < view->base.shape.program->slots[op->out[0]].width; j++) {
         double cap = (double)op->cap, g = (double)gate[j], u = up ? (double)up[j] : 1;
@@ -437,6 +464,11 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_CHOOSE_EXPERTS: choose_experts(view, op, in); break;
     case RF_OP_EXPERT_LINEAR: expert_linear(view, op, in); break;
     case RF_OP_SUM_EXPERTS: sum_experts(view, op, in); break;
+    case RF_OP_LAYER_INPUTS: layer_inputs(view, op, in); break;
+    case RF_OP_SCALE:
+        for (size_t j = 0; j < width; j++)
+            plain_row(view, op->out[0], in)[j] *= op->weight[0]->values[0];
+        break;
     case RF_OP_COPY:
         memcpy(plain_row(view, op->out[0], out) + op->column, plain_row(view, op->in[0], in),
                width * sizeof(float));

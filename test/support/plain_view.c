@@ -71,7 +71,8 @@ static int take_host_memory(struct plain_view *view, struct rf_error *error)
 {
     const struct rf_allocator *allocator = allocator_of(view);
     const struct rf_program *program = view->base.shape.program;
-    size_t rows = (size_t)view->base.shape.max_rows, half = (size_t)view->params->rope_dim / 2;
+    size_t rows = (size_t)view->base.shape.max_rows,
+           half = (size_t)rf_most_rope_dim(view->params) / 2;
     size_t widest = 0;
     for (int32_t s = 0; s < program->n_slots; s++)
         if (widest < (size_t)program->slots[s].width) widest = (size_t)program->slots[s].width;

@@ -175,7 +175,7 @@ static void add_ffn_biases(struct synthetic *s, int32_t layer)
     char name[NAME_BYTES];
     for (int i = 0; i < 3; i++) {
         snprintf(name, sizeof name, "blk.%d.%s.bias", layer, names[i]);
-        add(s, name, RF_F32, i < 2 ? rf_n_ff_dense(p) : p->n_embd, 1, 0, 0.5f);
+        add(s, name, RF_F32, i < 2 ? rf_ff_width(p, layer) : p->n_embd, 1, 0, 0.5f);
     }
 }
 
@@ -184,7 +184,7 @@ static void add_feed_forwards(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
     if (rf_is_dense(p, layer)) {
-        add_feed_forward(s, layer, "", rf_n_ff_dense(p));
+        add_feed_forward(s, layer, "", rf_ff_width(p, layer));
         if (p->ffn_bias) add_ffn_biases(s, layer);
         return;
     }
@@ -271,17 +271,32 @@ static void add_mamba(struct synthetic *s, int32_t layer)
 static void add_attention(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
-    int32_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
-    add_linear(s, layer, "attn_q", p->n_embd, (int32_t)rf_n_q_rows(p), p->qkv_bias);
-    add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
-    add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
+    int32_t n_q = (int32_t)rf_n_q(p, layer), n_kv = (int32_t)rf_n_kv(p, layer);
+    add_linear(s, layer, "attn_q", p->n_embd, (int32_t)rf_n_q_rows(p, layer), p->qkv_bias);
+    int has_keys = !rf_shares_keys(p, layer);
+    if (has_keys) add_linear(s, layer, "attn_k", p->n_embd, n_kv, p->qkv_bias);
+    if (has_keys && !rf_v_is_k(p, layer))
+        add_linear(s, layer, "attn_v", p->n_embd, n_kv, p->qkv_bias);
     add_linear(s, layer, "attn_output", n_q, p->n_embd, p->o_bias);
+}
+
+/* A layer's own embedding of the token, and the factor of its result. */
+static void add_layer_input(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    char name[NAME_BYTES];
+    add_linear(s, layer, "inp_gate", p->n_embd, p->n_embd_layer, 0);
+    add_linear(s, layer, "proj", p->n_embd_layer, p->n_embd, 0);
+    snprintf(name, sizeof name, "blk.%d.post_norm.weight", layer);
+    add(s, name, RF_F32, p->n_embd, 1, 1, 0.3f);
+    snprintf(name, sizeof name, "blk.%d." RF_LAYER_SCALE, layer);
+    if (p->layer_scale) add(s, name, RF_F32, 1, 1, 1, 0.3f);
 }
 
 static void add_latent(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
-    int32_t n_q = (int32_t)rf_n_q_rows(p);
+    int32_t n_q = (int32_t)rf_n_q_rows(p, layer);
     char name[NAME_BYTES];
     if (p->latent_q) {
         add_linear(s, layer, "attn_q_a", p->n_embd, p->latent_q, 0);
@@ -298,7 +313,7 @@ static void add_latent(struct synthetic *s, int32_t layer)
     add_several(s, name, p->head_nope, p->latent, p->n_head);
     snprintf(name, sizeof name, "blk.%d." RF_V_B, layer);
     add_several(s, name, p->latent, p->head_value, p->n_head);
-    add_linear(s, layer, "attn_output", (int32_t)rf_n_attended(p), p->n_embd, 0);
+    add_linear(s, layer, "attn_output", (int32_t)rf_n_attended(p, layer), p->n_embd, 0);
 }
 
 static void add_layer(struct synthetic *s, int32_t layer)
@@ -319,10 +334,11 @@ static void add_layer(struct synthetic *s, int32_t layer)
     add_feed_forwards(s, layer);
     const char *const norms[] = {"attn_norm.weight", RF_FFN_NORM(p), "attn_q_norm.weight",
                                  "attn_k_norm.weight"};
-    for (int i = 0; i < (p->qk_norm && !has_state ? 4 : 2); i++) {
+    for (int i = 0; i < (!p->qk_norm || has_state ? 2 : rf_shares_keys(p, layer) ? 3 : 4); i++) {
         snprintf(name, sizeof name, "blk.%d.%s", layer, norms[i]);
-        add(s, name, RF_F32, i < 2 ? p->n_embd : p->head_dim, 1, 1, 0.3f);
+        add(s, name, RF_F32, i < 2 ? p->n_embd : rf_head_dim(p, layer), 1, 1, 0.3f);
     }
+    if (p->n_embd_layer) add_layer_input(s, layer);
 }
 
 static int by_name(const void *a, const void *b)
@@ -344,6 +360,12 @@ struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dt
     s->source.tensors = s->tensors;
     add_matrix(s, "token_embd.weight", params->n_embd, params->n_vocab);
     add(s, RF_OUTPUT_NORM(params), RF_F32, params->n_embd, 1, 1, 0.3f);
+    if (params->n_embd_layer) {
+        int32_t width = params->n_embd_layer * params->n_layer;
+        add_matrix(s, RF_LAYER_EMBD, width, params->n_vocab);
+        add_matrix(s, "per_layer_model_proj.weight", params->n_embd, width);
+        add(s, "per_layer_proj_norm.weight", RF_F32, params->n_embd_layer, 1, 1, 0.3f);
+    }
     if (!params->tied_output) add_matrix(s, "output.weight", params->n_embd, params->n_vocab);
     for (int32_t i = 0; i < params->n_layer; i++) add_layer(s, i);
     qsort(s->tensors, (size_t)s->source.n_tensors, sizeof *s->tensors, by_name);

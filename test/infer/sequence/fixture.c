@@ -69,6 +69,30 @@ static struct rf_params mamba_params(void)
     return params;
 }
 
+/* The same with layers of two sizes, of which the last ones read the keys and values of others, v
+ * that is k, and embeddings of the layers. */
+static struct rf_params sized_params(void)
+{
+    enum { LOCAL = RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE };
+    static const uint8_t flags[] = {LOCAL, 0, LOCAL, 0};
+    struct rf_params params = bench_params;
+    params.n_layer = 4;
+    params.n_ff = 96;
+    params.qkv_bias = 0;
+    params.layer_flags = flags;
+    params.window = 300;
+    params.head_dim = params.rope_dim = 16;
+    params.n_head_kv = 4;
+    params.window_head_dim = params.window_rope_dim = 8;
+    params.window_n_head_kv = 2;
+    params.rope_local = params.rope;
+    params.n_kv_shared = 2;
+    params.n_ff_shared_kv = 112; /* no buffer of a view is as large as a block */
+    params.k_is_v = params.v_norm = params.qk_norm = params.layer_scale = 1;
+    params.n_embd_layer = 16;
+    return params;
+}
+
 static struct rf_params latent_params(void)
 {
     struct rf_params params = bench_params;
@@ -236,10 +260,12 @@ void on_every_bench(void (*check)(struct bench *bench))
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
     const struct rf_params convs = conv_params(), deltas = bench_delta_params(),
-                           mambas = mamba_params(), latents = latent_params();
+                           mambas = mamba_params(), sizes = sized_params(),
+                           latents = latent_params();
     struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
                      *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1),
-                     *mamba = source_of(&mambas, &bf16, 1), *latent = source_of(&latents, &bf16, 1);
+                     *mamba = source_of(&mambas, &bf16, 1), *sized = source_of(&sizes, &bf16, 1),
+                     *latent = source_of(&latents, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
         const struct device *device = &bench_devices[d];
         /* Sequences see neither the kernels' tier nor the form of matrices, so that these repeat:
@@ -250,10 +276,14 @@ void on_every_bench(void (*check)(struct bench *bench))
         if (!on_cuda && !device->tier) on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (!on_cuda && !device->tier) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (!on_cuda && !repeats) on_bench(device, mamba, RF_WEIGHTS_BF16, RF_KV_F16, check);
+        /* Two devices at a time compute no such layers. */
+        if (!on_cuda && (d == 0 || strcmp(device->name, "plain") == 0))
+            on_bench(device, sized, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (!on_cuda && !repeats) on_bench(device, latent, RF_WEIGHTS_BF16, RF_KV_F16, check);
         if (strstr(device->name, "plain")) continue; /* the plain device quantises nothing */
         if (!on_cuda && !repeats && !IS_FOR_RACES)
             on_bench(device, conv, RF_WEIGHTS_BF16, RF_KV_Q8, check);
+        if (d == 0) on_bench(device, sized, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         if (d == 0) on_bench(device, delta, RF_WEIGHTS_BF16, RF_KV_Q8, check);
         if (d == 0) on_bench(device, latent, RF_WEIGHTS_BF16, RF_KV_Q4, check);
         on_bench(device, plain, RF_WEIGHTS_BF16, RF_KV_Q8, check);
@@ -264,5 +294,6 @@ void on_every_bench(void (*check)(struct bench *bench))
     synthetic_free(conv);
     synthetic_free(delta);
     synthetic_free(mamba);
+    synthetic_free(sized);
     synthetic_free(latent);
 }
