@@ -318,7 +318,7 @@ static void check_bad_files(void)
     check_bad_gguf("qwen3next", "ssm.group_count", "ssm.group_coumt",
                    "key qwen3next.ssm.group_count is missing");
     check_bad_gguf("qwen3next", "blk.0.ssm_ba.weight", "blk.0.ssm_be.weight",
-                   "blk.0.ssm_be.weight");
+                   "blk.0.ssm_beta.weight is missing");
     remove(folder);
 }
 
