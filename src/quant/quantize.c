@@ -190,22 +190,6 @@ static int write_rotated(struct job *job, const struct rf_copied_tensor *copied,
     return code;
 }
 
-/* Writes a tensor whose rows lie scattered in the file. */
-static int write_gathered(struct job *job, const struct rf_copied_tensor *copied, size_t n_rows)
-{
-    const struct rf_tensor *tensor = copied->tensor;
-    size_t bytes = rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]);
-    char *rows = rf_malloc(job->allocator, n_rows, bytes, tensor->name, job->error);
-    if (!rows) return RF_ERR_MEMORY;
-    for (size_t r = 0; r < n_rows; r++) {
-        const void *row = rf_tensor_rows(tensor, r, 1, rows + r * bytes);
-        if (row != rows + r * bytes) memcpy(rows + r * bytes, row, bytes);
-    }
-    int code = write_rows(job, copied, tensor->dtype, rows, n_rows);
-    rf_free(job->allocator, rows);
-    return code;
-}
-
 static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor, *made = made_for(job, tensor);
@@ -215,8 +199,6 @@ static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
         code = write_rows(job, copied, made->dtype, made->data, n_rows);
     else if (rf_rotates(job->rotation, tensor, &whole))
         code = write_rotated(job, copied, n_rows, whole);
-    else if (tensor->scattered)
-        code = write_gathered(job, copied, n_rows);
     else
         code = write_rows(job, copied, tensor->dtype, tensor->data, n_rows);
     return code ? code : write_padding(job, copied->bytes);

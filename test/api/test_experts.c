@@ -8,6 +8,7 @@
  * were seen. */
 #define _DEFAULT_SOURCE
 #include <math.h>
+#include <unistd.h>
 
 #include "api/helpers.h"
 #include "infer/backend.h"
@@ -104,6 +105,28 @@ static void check_greedy(riffle_model *model, const struct golden *golden, const
     }
 }
 
+/* A saved text goes on in another session. The file tells models apart by samples of their tensors,
+ * also where rows lie scattered. */
+static void check_saved(riffle_model *model, const struct golden *golden, const char *path)
+{
+    char saved[] = "/tmp/riffle-experts-state-XXXXXX";
+    int descriptor = mkstemp(saved);
+    CHECK(descriptor >= 0);
+    if (descriptor < 0) return;
+    riffle_session *session = open_chain(model, "none", 0), *other = open_chain(model, "none", 0);
+    CHECK_OK(riffle_prefill(session, golden->ids, N_TOKENS));
+    CHECK_OK(riffle_state_save(session, saved));
+    CHECK_OK(riffle_state_load(other, saved));
+    struct tokens tokens = generate(other, N_GREEDY);
+    CHECK_MSG(tokens.count == N_GREEDY &&
+                  memcmp(tokens.ids, golden->greedy, sizeof golden->greedy) == 0,
+              "%s, saved: other tokens", path);
+    riffle_session_close(session);
+    riffle_session_close(other);
+    close(descriptor);
+    remove(saved);
+}
+
 /* expert_bytes: memory for some experts; 0: for all. */
 static void check_model(const char *name, const char *container, uint64_t expert_bytes,
                         const struct golden *golden)
@@ -144,6 +167,7 @@ static void check_model(const char *name, const char *container, uint64_t expert
               info.experts_note);
     check_logits(model, golden, path);
     check_greedy(model, golden, path);
+    check_saved(model, golden, path);
     riffle_model_close(model);
 }
 
