@@ -22,12 +22,12 @@ CLASSES = {
     "lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe", "seed_oss": "SeedOss", "glm4": "Glm4", "exaone4": "Exaone4",
     "cohere2": "Cohere2", "starcoder2": "Starcoder2", "ministral3": "Ministral3", "mistral3": "Mistral3",
     "qwen3_5_text": "Qwen3_5", "qwen3_5": "Qwen3_5", "deepseek_v2": "DeepseekV2", "deepseek_v3": "DeepseekV3",
-    "glm4_moe_lite": "Glm4MoeLite"}
+    "glm4_moe_lite": "Glm4MoeLite", "qwen3_next": "Qwen3Next"}
 GEMMA3 = {"gemma3_text", "gemma3"}
 TWO_ROTATIONS = GEMMA3 | {"olmo3"}
 BY_WINDOW = {"olmo3", "exaone4", "cohere2"}
 VISION = {"gemma3", "mistral3", "qwen3_5"}
-DELTA = {"qwen3_5_text", "qwen3_5"}
+DELTA = {"qwen3_5_text", "qwen3_5", "qwen3_next"}
 LATENT = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite"}
 EPSILONS = {"lfm2": "norm_eps", "lfm2_moe": "norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon"}
 EIGHT = {"num_hidden_layers": 8}
@@ -182,6 +182,9 @@ SPECIAL = {
     "qwen2_moe": {"num_experts": {"num_experts": 16}},
     "qwen3_moe": {"num_experts": {"num_experts": 16}},
 }
+SPECIAL["qwen3_next"] = SPECIAL["qwen3_5_text"] | {
+    "experts": {"num_experts": 16, "num_experts_per_tok": 3, "norm_topk_prob": False, "moe_intermediate_size": 48,
+                "shared_expert_intermediate_size": 40, "full_attention_interval": 2}}
 
 
 def some(frequencies):
@@ -292,7 +295,7 @@ def numbers_of(kind, fields):
     if hasattr(moe, "experts"):
         gate = getattr(moe, "gate", None) or moe.router
         shared = config.n_shared_experts * config.moe_intermediate_size if kind in LATENT else \
-            config.shared_expert_intermediate_size if kind == "qwen2_moe" else 0
+            config.shared_expert_intermediate_size if kind in ("qwen2_moe", "qwen3_next") else 0
         made |= {"n_expert": getattr(config, "num_local_experts", None) or config.num_experts,
                  "n_expert_used": config.num_experts_per_tok, "expert_norm": int(getattr(gate, "norm_topk_prob", kind != "deepseek_v2")),
                  "n_ff_expert": config.moe_intermediate_size if "qwen" in kind or "lfm2" in kind or kind in LATENT else config.intermediate_size,

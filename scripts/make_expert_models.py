@@ -65,6 +65,12 @@ FAMILIES = {
         linear_value_head_dim=16, layer_types=["linear_attention", "full_attention"], rms_norm_eps=0.02,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5,
                          "mrope_section": [4, 2, 2], "mrope_interleaved": True}),
+    "qwen3next": transformers.Qwen3NextConfig(
+        **COMMON | {"num_hidden_layers": 2}, head_dim=32, intermediate_size=96, moe_intermediate_size=32,
+        shared_expert_intermediate_size=40, num_experts=6, num_experts_per_tok=3, linear_num_key_heads=3,
+        linear_num_value_heads=6, linear_key_head_dim=16, linear_value_head_dim=16, rms_norm_eps=0.02,
+        layer_types=["linear_attention", "full_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}),
     "deepseek2-v2": transformers.DeepseekV2Config(
         **COMMON | {"num_key_value_heads": 4}, intermediate_size=96, moe_intermediate_size=32, n_routed_experts=6,
         num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=32,
@@ -128,7 +134,7 @@ def random_mxfp4(shape):
 
 def adds_one(config, name):
     """Whether the norm's weights count from 1 on."""
-    return config.model_type == "qwen3_5_moe_text" and "linear_attn" not in name
+    return config.model_type in ("qwen3_5_moe_text", "qwen3_next") and "linear_attn" not in name
 
 
 def tiled(config, name, values):
@@ -145,6 +151,16 @@ def tiled(config, name, values):
     return values if "norm" in name else values[order(1)]
 
 
+def by_kind(config, name, values):
+    """llama.cpp's tensors of in_proj_qkvz, which has q, k, v and z of one head of k after the other."""
+    if "in_proj_qkvz" not in name:
+        return {name: values}
+    dims = [config.linear_key_head_dim] * 2 + [
+        config.linear_num_value_heads // config.linear_num_key_heads * config.linear_value_head_dim] * 2
+    q, k, v, z = (part.flatten(0, 1) for part in values.reshape(config.linear_num_key_heads, sum(dims), -1).split(dims, 1))
+    return {name.replace("qkvz", "qkv"): torch.cat([q, k, v]), name.replace("qkvz", "z"): z}
+
+
 def for_gguf(config, state):
     """The tensors of a model with the delta rule as llama.cpp's converter changes them, each expert's apart."""
     made = {}
@@ -153,11 +169,12 @@ def for_gguf(config, state):
         if "norm.weight" in name and adds_one(config, name):
             tensor = tensor + 1
         if "linear_attn" in name:
-            tensor = tiled(config, name, tensor.squeeze(1) if "conv1d" in name else tensor)
+            tensor = tensor.squeeze(1) if "conv1d" in name else tensor
+            tensor = tensor if config.model_type == "qwen3_next" else tiled(config, name, tensor)
         if name.endswith("A_log"):
             tensor = -tensor.exp()
         if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
-            made[name] = tensor
+            made |= by_kind(config, name, tensor)
             continue
         layer = name.split(".experts.")[0] + ".experts."
         parts = [("gate_proj", 0), ("up_proj", 1)] if name.endswith("gate_up_proj") else [("down_proj", 0)]
@@ -362,14 +379,14 @@ def write_gguf(path, arch, config, state):
         state = mamba_parts(config, state)
     elif hasattr(config, "intermediate_size"):
         writer.add_feed_forward_length(config.intermediate_size)
-    if arch == "qwen35moe":
+    if arch in ("qwen35moe", "qwen3next"):
         writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
         writer.add_ssm_state_size(config.linear_key_head_dim)
         writer.add_ssm_group_count(config.linear_num_key_heads)
         writer.add_ssm_time_step_rank(config.linear_num_value_heads)
         writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
-        writer.add_array("qwen35moe.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
+        writer.add_array(f"{arch}.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
         state = for_gguf(config, state)
     writer.add_head_count(config.num_attention_heads)
     if arch == "lfm2moe":
@@ -465,6 +482,7 @@ def write_gguf(path, arch, config, state):
                  "feed_forward.w2.weight": "ffn_down", "feed_forward.gate.weight": "ffn_gate_inp",
                  "linear_attn.in_proj_qkv.weight": "attn_qkv", "linear_attn.in_proj_z.weight": "attn_gate",
                  "linear_attn.in_proj_b.weight": "ssm_beta", "linear_attn.in_proj_a.weight": "ssm_alpha",
+                 "linear_attn.in_proj_ba.weight": "ssm_ba",
                  "linear_attn.conv1d.weight": "ssm_conv1d", "linear_attn.norm.weight": "ssm_norm",
                  "linear_attn.out_proj.weight": "ssm_out",
                  "mamba.in_proj.weight": "ssm_in", "mamba.conv1d.weight": "ssm_conv1d", "mamba.norm.weight": "ssm_norm",
@@ -503,7 +521,7 @@ def write_gguf(path, arch, config, state):
             continue
         if short == "ffn_gate_inp_shexp":
             tensor = tensor.flatten()
-        if arch in ("gpt-oss", "qwen35moe") and short == "ffn_norm":
+        if arch in ("gpt-oss", "qwen35moe", "qwen3next") and short == "ffn_norm":
             short = "post_attention_norm"
         if arch in ("llama", "granitehybrid") and short in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if short == "attn_q" else config.num_key_value_heads
@@ -533,7 +551,7 @@ def make(name):
     for seed in range(10000):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
-        if found and (name not in ("lfm2moe", "qwen35moe", "granitehybrid", "nemotron_h_moe",
+        if found and (name not in ("lfm2moe", "qwen35moe", "qwen3next", "granitehybrid", "nemotron_h_moe",
                                     "deepseek2-v2", "deepseek2-v3", "deepseek2-glm", "deepseek2-groups") or is_stable(model, *found[:2])):
             break
     ids, logits, greedy = found

@@ -61,13 +61,14 @@ static uint64_t tensor_checksum(uint64_t sum, const struct rf_tensor *tensor)
     sum = checksum(sum, tensor->name, strlen(tensor->name));
     sum = checksum(sum, &tensor->dtype, sizeof tensor->dtype);
     sum = checksum(sum, tensor->ne, sizeof tensor->ne);
-    if (tensor->scattered) { /* a value of the middle row of each expert */
+    if (tensor->scattered) { /* a value of the middle row of each expert or piece */
         size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
         value = value < tensor->scattered->value_bytes ? value : tensor->scattered->value_bytes;
-        for (int64_t e = 0; e < tensor->ne[2]; e++)
+        size_t rows = rf_piece_rows(tensor),
+               n = (size_t)tensor->ne[1] * (size_t)tensor->ne[2] / rows;
+        for (size_t e = 0; e < n; e++)
             sum = checksum(sum,
-                           tensor->scattered->experts[e] +
-                               (size_t)tensor->ne[1] / 2 * tensor->scattered->row_bytes,
+                           tensor->scattered->experts[e] + rows / 2 * tensor->scattered->row_bytes,
                            value);
         return sum;
     }

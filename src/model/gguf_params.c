@@ -118,12 +118,12 @@ static void read_switched_rope(struct rf_gguf *gguf)
 }
 
 /* The sizes of the delta rule or of Mamba-2. llama.cpp orders the heads of v of the rule so that h
- * and h + delta_keys share a head of k. */
+ * and h + delta_keys share a head of k, but not in qwen3next. */
 static void read_deltas(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
     if (!(rf_arch_row(params->arch)->keys & (RF_KEYS_DELTA | RF_KEYS_MAMBA))) return;
-    params->delta_tiled = !params->is_mamba;
+    params->delta_tiled = !params->is_mamba && params->arch != RF_ARCH_QWEN3NEXT;
     params->conv_rows = need(gguf, gguf_count(gguf, ".ssm.conv_kernel", 0));
     params->delta_key_dim = need(gguf, gguf_count(gguf, ".ssm.state_size", 0));
     params->delta_keys = need(gguf, gguf_count(gguf, ".ssm.group_count", 0));

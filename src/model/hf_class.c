@@ -472,6 +472,20 @@ static const struct rf_hf_class classes[] = {
      .model_type = "qwen3_5_moe",
      .has_vision = 1,
      QWEN35MOE},
+    {.name = "Qwen3NextForCausalLM",
+     .model_type = "qwen3_next",
+     .arch = RF_ARCH_QWEN3NEXT,
+     .n_layer = 48,
+     .n_embd = 2048,
+     .n_ff = 5632,
+     .n_head = 16,
+     .n_head_kv = 2,
+     .n_expert = 512,
+     .n_expert_used = 10,
+     .n_ff_expert = 512,
+     .n_ff_shared = 512,
+     .norms_experts = 1,
+     QWEN35_SIZES},
 #define GEMMA3                                                                                \
     .arch = RF_ARCH_GEMMA3, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8,         \
     .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096, \

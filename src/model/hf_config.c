@@ -53,8 +53,8 @@ static void read_heads(struct rf_hf *hf, const struct rf_hf_class *class)
     partial = rf_hf_number(hf, rf_hf_object(hf, "rope_scaling"), "partial_rotary_factor", partial);
     if (partial <= 0 || partial > 1 || (partial != 1 && !(class->partial > 0)))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "partial_rotary_factor is %g; only 1 is supported, and less in Phi3, Glm4 and "
-                    "Qwen3.5",
+                    "partial_rotary_factor is %g; only 1 is supported, and less in Phi3, Glm4, "
+                    "Qwen3-Next and Qwen3.5",
                     partial);
     else
         params->rope_dim = (int32_t)(params->head_dim * partial);

@@ -99,32 +99,48 @@ static void put_mxfp4(unsigned char *block, const unsigned char *codes, unsigned
     }
 }
 
+/* Whether the values of each row lie one behind the other, and so do the rows of a piece. */
+static int has_whole_pieces(const struct rf_tensor *tensor)
+{
+    const struct rf_scattered *s = tensor->scattered;
+    size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
+    return !s->scales && s->value_bytes == value &&
+           s->row_bytes == rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]);
+}
+
+static void gather_row(const struct rf_tensor *tensor, size_t row, unsigned char *to)
+{
+    const struct rf_scattered *s = tensor->scattered;
+    size_t piece = row / rf_piece_rows(tensor), r = row % rf_piece_rows(tensor),
+           bytes = rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]),
+           value = rf_dtype_info(tensor->dtype)->block_bytes;
+    const unsigned char *from = s->experts[piece] + r * s->row_bytes,
+                        *scales = s->scales ? s->scales[piece] + r * s->scale_row_bytes : NULL;
+    if (has_whole_pieces(tensor)) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    for (size_t i = 0; i < bytes / value; i++, to += value)
+        if (scales)
+            put_mxfp4(to, from + i * s->value_bytes, scales[i]);
+        else
+            memcpy(to, from + i * s->value_bytes, value);
+}
+
 const void *rf_tensor_rows(const struct rf_tensor *tensor, size_t first, size_t n, void *scratch)
 {
     const struct rf_scattered *s = tensor->scattered;
-    size_t k = (size_t)tensor->ne[0], bytes = rf_dtype_bytes(tensor->dtype, k);
+    size_t bytes = rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]);
     if (!s) return (const char *)tensor->data + first * bytes;
-    size_t expert = first / (size_t)tensor->ne[1], row = first % (size_t)tensor->ne[1];
-    const unsigned char *from = s->experts[expert] + row * s->row_bytes;
-    size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
-    if (rf_tensor_has_whole_experts(tensor)) return from;
-    unsigned char *to = scratch;
-    for (size_t r = 0; r < n; r++, from += s->row_bytes) {
-        const unsigned char *scales =
-            s->scales ? s->scales[expert] + (row + r) * s->scale_row_bytes : NULL;
-        for (size_t i = 0; i < bytes / value; i++, to += value)
-            if (scales)
-                put_mxfp4(to, from + i * s->value_bytes, scales[i]);
-            else
-                memcpy(to, from + i * s->value_bytes, value);
-    }
+    size_t rows = rf_piece_rows(tensor), row = first % rows;
+    if (has_whole_pieces(tensor) && row + n <= rows)
+        return s->experts[first / rows] + row * s->row_bytes;
+    for (size_t r = 0; r < n; r++)
+        gather_row(tensor, first + r, (unsigned char *)scratch + r * bytes);
     return scratch;
 }
 
 int rf_tensor_has_whole_experts(const struct rf_tensor *tensor)
 {
-    const struct rf_scattered *s = tensor->scattered;
-    size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
-    return !s || (!s->scales && s->value_bytes == value &&
-                  s->row_bytes == rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]));
+    return !tensor->scattered || (!tensor->scattered->piece_rows && has_whole_pieces(tensor));
 }

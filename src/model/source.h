@@ -45,7 +45,8 @@ enum rf_arch {
     RF_ARCH_NEMOTRON_H,
     RF_ARCH_NEMOTRON_H_MOE,
     RF_ARCH_DEEPSEEK2,
-    RF_ARCH_GEMMA4
+    RF_ARCH_GEMMA4,
+    RF_ARCH_QWEN3NEXT
 };
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
@@ -59,7 +60,9 @@ enum rf_fused {
     RF_FUSED_QKV = 1,
     RF_FUSED_GATE_UP = 2,
     RF_FUSED_SHARED = 4, /* gate and up of the expert that every row has */
-    RF_FUSED_MAMBA = 8   /* z, what is convolved, and the time steps */
+    RF_FUSED_MAMBA = 8,  /* z, what is convolved, and the time steps */
+    RF_FUSED_DELTA = 16  /* the delta rule's q, k, v and z, and its two gates, of one head of k
+                            after the other */
 };
 
 /* Differences between the layers of a model. */
@@ -432,11 +435,13 @@ struct rf_tensor {
     const struct rf_scattered *scattered; /* rows do not lie one behind the other; NULL: they do */
 };
 
-/* The places of experts' rows in a safetensors file. Row r of expert e has its value j at
+/* The places of rows that do not lie one behind the other: of experts in a safetensors file, or of
+ * equal pieces of a matrix. Row r of expert or piece e has its value j at
  * experts[e] + r * row_bytes + j * value_bytes. */
 struct rf_scattered {
-    const unsigned char *const *experts; /* [ne[2]] */
+    const unsigned char *const *experts; /* [ne[2]], or one for each piece */
     size_t row_bytes, value_bytes;
+    size_t piece_rows; /* 0: those of an expert, ne[1] */
     /* MXFP4: value_bytes is that of a block, 16 bytes of codes in the order of values, the lower
      * half of a byte first. The exponents lie at scales[e] + r * scale_row_bytes. */
     const unsigned char *const *scales;
@@ -509,10 +514,17 @@ int rf_source_is_mapped(const struct rf_source *source, const void *data, uint64
 
 /* n rows of a tensor from `first` on, those of experts counted one expert after the other, as a
  * GGUF file has them: in place, or written to `scratch`, which holds n rows. They are of one
- * expert. */
+ * expert. `scratch` may be NULL for one row whose values lie one behind the other. */
 const void *rf_tensor_rows(const struct rf_tensor *tensor, size_t first, size_t n, void *scratch);
 
-/* 1 if an expert's rows lie one behind the other. */
+/* Rows of an expert or of a piece of a scattered tensor. */
+static inline size_t rf_piece_rows(const struct rf_tensor *tensor)
+{
+    size_t rows = tensor->scattered->piece_rows;
+    return rows ? rows : (size_t)tensor->ne[1];
+}
+
+/* 1 if an expert's rows, or all of a matrix, lie one behind the other. */
 int rf_tensor_has_whole_experts(const struct rf_tensor *tensor);
 
 /* NULL when there is none of that name. */

@@ -18,6 +18,8 @@
 #define RF_DELTA_CONV "ssm_conv1d.weight"
 #define RF_DELTA_DECAY "ssm_a"
 #define RF_DELTA_NORM "ssm_norm.weight"
+#define RF_DELTA_IN "ssm_in.weight" /* of old GGUF files, too; newer ones have its parts */
+#define RF_DELTA_GATES "ssm_ba.weight"
 #define RF_MAMBA_SKIP "ssm_d"
 #define RF_K_B "attn_k_b.weight" /* a safetensors file has both as one, k_b transposed */
 #define RF_V_B "attn_v_b.weight"
@@ -32,10 +34,11 @@ enum rf_weight_role {
 };
 
 /* These name this norm after the branch before it. */
-#define RF_FFN_NORM(p)                                                       \
-    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 ||          \
-             (p)->arch == RF_ARCH_QWEN35MOE || (p)->arch == RF_ARCH_SEED_OSS \
-         ? "post_attention_norm.weight"                                      \
+#define RF_FFN_NORM(p)                                                          \
+    ((p)->arch == RF_ARCH_GPT_OSS || (p)->arch == RF_ARCH_QWEN35 ||             \
+             (p)->arch == RF_ARCH_QWEN35MOE || (p)->arch == RF_ARCH_SEED_OSS || \
+             (p)->arch == RF_ARCH_QWEN3NEXT                                     \
+         ? "post_attention_norm.weight"                                         \
          : "ffn_norm.weight")
 /* Whether a layer has norms before its branches, and its feed-forward one of its own. */
 #define RF_HAS_INPUT_NORM(p) (!(p)->no_input_norm)
@@ -48,6 +51,11 @@ enum rf_weight_role {
 /* Named after its place, which differs where the branch before it has a norm of its own. */
 #define RF_HF_FFN_NORM(p) \
     ((p)->post_norm ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")
+
+/* qwen3next has two of these matrices as one. */
+#define RF_HF_DELTA_IN(p, own, both)                                     \
+    ((p)->fused & RF_FUSED_DELTA ? "linear_attn.in_proj_" both ".weight" \
+                                 : "linear_attn.in_proj_" own ".weight")
 
 /* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
@@ -125,13 +133,13 @@ enum rf_weight_role {
       p->conv_bias && rf_is_conv(p, layer)) \
     X(conv_out_bias, "shortconv.out_proj.bias", "conv.out_proj.bias", VECTOR, p->n_embd, 1, \
       p->conv_bias && rf_is_conv(p, layer)) \
-    X(delta_qkv, "attn_qkv.weight", "linear_attn.in_proj_qkv.weight", MATRIX, p->n_embd, \
+    X(delta_qkv, "attn_qkv.weight", RF_HF_DELTA_IN(p, "qkv", "qkvz"), MATRIX, p->n_embd, \
       rf_delta_mixed(p), rf_is_delta(p, layer)) \
-    X(delta_z, "attn_gate.weight", "linear_attn.in_proj_z.weight", MATRIX, p->n_embd, \
+    X(delta_z, "attn_gate.weight", RF_HF_DELTA_IN(p, "z", "qkvz"), MATRIX, p->n_embd, \
       rf_delta_values(p), rf_is_delta(p, layer)) \
-    X(delta_beta, "ssm_beta.weight", "linear_attn.in_proj_b.weight", MATRIX, p->n_embd, \
+    X(delta_beta, "ssm_beta.weight", RF_HF_DELTA_IN(p, "b", "ba"), MATRIX, p->n_embd, \
       p->delta_values, rf_is_delta(p, layer)) \
-    X(delta_alpha, "ssm_alpha.weight", "linear_attn.in_proj_a.weight", MATRIX, p->n_embd, \
+    X(delta_alpha, "ssm_alpha.weight", RF_HF_DELTA_IN(p, "a", "ba"), MATRIX, p->n_embd, \
       p->delta_values, rf_is_delta(p, layer)) \
     X(delta_conv, RF_DELTA_CONV, "linear_attn.conv1d.weight", VECTOR, p->conv_rows, \
       rf_delta_mixed(p), rf_is_delta(p, layer)) \
@@ -226,8 +234,8 @@ enum rf_weight_role {
     X(shared_down, "ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", MATRIX, \
       p->n_ff_shared, p->n_embd, rf_has_shared(p, layer))
 
-/* Tensors that hold others' rows one behind the other (model/adapt.c). In GGUF gate and up are
- * called after the second. */
+/* Tensors that hold others' rows one behind the other, those of the delta rule by head of k
+ * (model/adapt.c). In GGUF gate and up are called after the second. */
 #define RF_EACH_FUSED_TENSOR(X) \
     X(qkv, "attn_qkv.weight", "self_attn.qkv_proj.weight", MATRIX, p->n_embd, \
       rf_n_q(p, 0) + 2 * rf_n_kv(p, 0), p->fused & RF_FUSED_QKV) \
@@ -236,7 +244,11 @@ enum rf_weight_role {
     X(shared_gate_up, "ffn_up_shexp.weight", "mlp.shared_expert.gate_up_proj.weight", MATRIX, \
       p->n_embd, 2 * p->n_ff_shared, p->fused & RF_FUSED_SHARED && p->n_ff_shared) \
     X(mamba_in, "ssm_in.weight", "mamba.in_proj.weight", MATRIX, p->n_embd, \
-      rf_delta_values(p) + rf_delta_mixed(p) + p->delta_values, p->fused & RF_FUSED_MAMBA)
+      rf_delta_values(p) + rf_delta_mixed(p) + p->delta_values, p->fused & RF_FUSED_MAMBA) \
+    X(delta_in, RF_DELTA_IN, "linear_attn.in_proj_qkvz.weight", MATRIX, p->n_embd, \
+      rf_delta_mixed(p) + rf_delta_values(p), p->fused & RF_FUSED_DELTA) \
+    X(delta_gates, RF_DELTA_GATES, "linear_attn.in_proj_ba.weight", MATRIX, p->n_embd, \
+      2 * p->delta_values, p->fused & RF_FUSED_DELTA)
 /* clang-format on */
 
 #define RF_COUNT_TENSOR(...) +1

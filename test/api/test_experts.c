@@ -8,6 +8,7 @@
  * were seen. */
 #define _DEFAULT_SOURCE
 #include <math.h>
+#include <unistd.h>
 
 #include "api/helpers.h"
 #include "infer/backend.h"
@@ -104,6 +105,28 @@ static void check_greedy(riffle_model *model, const struct golden *golden, const
     }
 }
 
+/* A saved text goes on in another session. The file tells models apart by samples of their tensors,
+ * also where rows lie scattered. */
+static void check_saved(riffle_model *model, const struct golden *golden, const char *path)
+{
+    char saved[] = "/tmp/riffle-experts-state-XXXXXX";
+    int descriptor = mkstemp(saved);
+    CHECK(descriptor >= 0);
+    if (descriptor < 0) return;
+    riffle_session *session = open_chain(model, "none", 0), *other = open_chain(model, "none", 0);
+    CHECK_OK(riffle_prefill(session, golden->ids, N_TOKENS));
+    CHECK_OK(riffle_state_save(session, saved));
+    CHECK_OK(riffle_state_load(other, saved));
+    struct tokens tokens = generate(other, N_GREEDY);
+    CHECK_MSG(tokens.count == N_GREEDY &&
+                  memcmp(tokens.ids, golden->greedy, sizeof golden->greedy) == 0,
+              "%s, saved: other tokens", path);
+    riffle_session_close(session);
+    riffle_session_close(other);
+    close(descriptor);
+    remove(saved);
+}
+
 /* expert_bytes: memory for some experts; 0: for all. */
 static void check_model(const char *name, const char *container, uint64_t expert_bytes,
                         const struct golden *golden)
@@ -120,6 +143,7 @@ static void check_model(const char *name, const char *container, uint64_t expert
     int code = riffle_model_open(&model, path, &options);
     const char *what = strcmp(name, "lfm2moe") == 0          ? "convolutions"
                        : strcmp(name, "qwen35moe") == 0      ? "the delta rule"
+                       : strcmp(name, "qwen3next") == 0      ? "the delta rule"
                        : strcmp(name, "granitehybrid") == 0  ? "Mamba-2"
                        : strcmp(name, "nemotron_h_moe") == 0 ? "Mamba-2"
                        : strncmp(name, "deepseek2", 9) == 0  ? "latent attention"
@@ -143,6 +167,7 @@ static void check_model(const char *name, const char *container, uint64_t expert
               info.experts_note);
     check_logits(model, golden, path);
     check_greedy(model, golden, path);
+    check_saved(model, golden, path);
     riffle_model_close(model);
 }
 
@@ -284,6 +309,17 @@ static void check_bad_files(void)
               "topk_method is \"group_limited_greedi\"");
     check_bad("deepseek2-v3", "layers.1.self_attn.kv_b_proj", "layers.1.self_attn.kv_c_proj",
               "kv_c_proj.weight is not one that a deepseek2 model computes with");
+    check_bad("qwen3next", "\"linear_num_key_heads\": 3", "\"linear_num_key_heads\": 2",
+              "linear_attn.in_proj_qkvz.weight has 288 rows, but the parameters ask for 256");
+    check_bad("qwen3next", "\"linear_num_key_heads\": 3", "\"linear_num_key_heads\": 4",
+              "4 key heads of the delta rule do not divide its 6 value heads");
+    check_bad("qwen3next", "in_proj_ba.weight", "in_proj_bb.weight",
+              "in_proj_bb.weight is not one that a qwen3next model computes with");
+    check_bad("qwen3next", "in_proj_ba.weight\":{\"dtype\":\"BF16\",\"shape\":[12,64]",
+              "in_proj_ba.weight\":{\"dtype\":\"BF16\",\"shape\":[64,12]",
+              "linear_attn.in_proj_ba.weight has 64 rows, but the parameters ask for 12");
+    check_bad("qwen3next", "layers.0.linear_attn.in_proj_ba", "layers.1.linear_attn.in_proj_ba",
+              "model.layers.0.linear_attn.in_proj_ba.weight is missing");
     check_bad("nemotron_h_moe", "\"mlp_hidden_act\": \"relu2\"", "\"mlp_hidden_act\": \"silu \"",
               "only relu2 is supported");
     check_bad("nemotron_h_moe", "\"n_group\": 1", "\"n_group\": 2",
@@ -303,15 +339,19 @@ static void check_bad_files(void)
                    "key deepseek2.attention.value_length is missing");
     check_bad_gguf("deepseek2-v3", "blk.1.attn_k_b.weight", "blk.1.attn_k_c.weight",
                    "blk.1.attn_k_b.weight is missing");
+    check_bad_gguf("qwen3next", "ssm.group_count", "ssm.group_coumt",
+                   "key qwen3next.ssm.group_count is missing");
+    check_bad_gguf("qwen3next", "blk.0.ssm_ba.weight", "blk.0.ssm_be.weight",
+                   "blk.0.ssm_beta.weight is missing");
     remove(folder);
 }
 
 int main(void)
 {
     static const char *const names[] = {
-        "mixtral",       "qwen3moe",     "gpt-oss",       "qwen2moe",        "qwen2moe-plain",
-        "qwen3moe-bias", "lfm2moe",      "qwen35moe",     "granitehybrid",   "nemotron_h_moe",
-        "deepseek2-v2",  "deepseek2-v3", "deepseek2-glm", "deepseek2-groups"};
+        "mixtral",       "qwen3moe",     "gpt-oss",       "qwen2moe",         "qwen2moe-plain",
+        "qwen3moe-bias", "lfm2moe",      "qwen35moe",     "granitehybrid",    "nemotron_h_moe",
+        "deepseek2-v2",  "deepseek2-v3", "deepseek2-glm", "deepseek2-groups", "qwen3next"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;

@@ -420,6 +420,52 @@ static void w_qwen35_listed(struct w_file *file)
     w_add(w_array(file, "qwen35.attention.recurrent_layers", W_BOOL, 2), flags, 2);
 }
 
+/* A qwen3next without experts, with two key heads of 4 elements, each of two value heads of 3. As
+ * in old files both matrices hold one key head's rows after the other's. */
+static void w_qwen3next(struct w_file *file)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne0, ne1;
+    } tensors[] = {{"blk.0.ssm_in.weight", 8, 40},     {"blk.0.ssm_ba.weight", 8, 8},
+                   {"blk.0.ssm_conv1d.weight", 4, 28}, {"blk.0.ssm_a", 4, 0},
+                   {"blk.0.ssm_dt.bias", 4, 0},        {"blk.0.ssm_norm.weight", 3, 0},
+                   {"blk.0.ssm_out.weight", 12, 8}};
+    size_t n = 0;
+    w_qwen35(file);
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (!strstr(file->tensors[i].name, ".ssm_") && !strstr(file->tensors[i].name, "attn_qkv") &&
+            !strstr(file->tensors[i].name, "attn_gate"))
+            file->tensors[n++] = file->tensors[i];
+    file->n_tensors = n;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        w_tensor(file, tensors[i].name, tensors[i].ne0, tensors[i].ne1);
+    w_u32(file, "qwen35.ssm.group_count", 2);
+    w_u32(file, "qwen35.ssm.time_step_rank", 4);
+    w_u32(file, "qwen35.ssm.inner_size", 12);
+    for (size_t i = 0; i < file->n_values; i++) {
+        char suffix[sizeof file->values[i].key], *key = file->values[i].key;
+        if (strncmp(key, "qwen35", 6) != 0) continue;
+        snprintf(suffix, sizeof suffix, "%.60s", key + 6);
+        snprintf(key, sizeof file->values[i].key, "qwen3next%.60s", suffix);
+    }
+    w_string(file, "general.architecture", "qwen3next");
+    w_string(file, "tokenizer.ggml.pre", "qwen2");
+}
+
+static const struct mutation qwen3next_mutations[] = {
+    {"blk.0.ssm_in.weight has 40 rows, but the parameters ask for 48", F, SET_U32,
+     .target = "qwen3next.ssm.inner_size", .number = 16},
+    {"blk.0.ssm_in.weight has 40 rows, but the parameters ask for 44", F, SET_U32,
+     .target = "qwen3next.ssm.state_size", .number = 5},
+    {"blk.0.ssm_ba.weight has 8 rows, but the parameters ask for 24", F, SET_U32,
+     .target = "qwen3next.ssm.time_step_rank", .number = 12},
+    {"3 key heads of the delta rule do not divide its 4 value heads", F, SET_U32,
+     .target = "qwen3next.ssm.group_count", .number = 3},
+    {"key qwen3next.ssm.group_count is 0", F, SET_U32, .target = "qwen3next.ssm.group_count",
+     .number = 0},
+};
+
 static const struct mutation granitehybrid_mutations[] = {
     {"granitehybrid.ssm.conv_kernel is missing", F, DROP,
      .target = "granitehybrid.ssm.conv_kernel"},
@@ -848,6 +894,47 @@ static void test_good_qwen35(void (*make)(struct w_file *), void (*edit)(struct 
     rf_source_close(source);
 }
 
+/* Row `row` of the tensor is row `in_file` of the file's matrix, whose first row is q's. */
+static void check_row(const struct rf_source *source, const char *name, size_t row, size_t in_file)
+{
+    const struct rf_tensor *tensor = rf_source_tensor(source, name);
+    const char *first = NULL;
+    int is_gate = strstr(name, "ssm_") != NULL;
+    const struct rf_tensor *of_first =
+        rf_source_tensor(source, is_gate ? "blk.0.ssm_beta.weight" : "blk.0.attn_qkv.weight");
+    if (tensor && of_first) first = rf_tensor_rows(of_first, 0, 1, NULL);
+    CHECK_MSG(first && (const char *)rf_tensor_rows(tensor, row, 1, NULL) ==
+                           first + in_file * 8 * sizeof(float),
+              "%s: row %zu is not the file's row %zu", name, row, in_file);
+}
+
+/* A key head's 20 rows are 4 of q, 4 of k, 6 of v, 6 of z; those of gates are 2 and 2. */
+static void test_good_qwen3next(void)
+{
+    enum { QK = 4, V = 6, ALL = 2 * (QK + V) };
+    struct rf_source *source = open_edited(w_qwen3next, NULL);
+    if (!source) return;
+    const struct rf_params *p = &source->params;
+    CHECK(rf_is_delta(p, 0) && !rf_is_delta(p, 1) && !p->delta_tiled && p->attn_gate);
+    CHECK(p->delta_keys == 2 && p->delta_values == 4 && p->delta_value_dim == 3);
+    for (size_t head = 0; head < 2; head++) {
+        for (size_t r = 0; r < QK; r++) {
+            check_row(source, "blk.0.attn_qkv.weight", head * QK + r, head * ALL + r);
+            check_row(source, "blk.0.attn_qkv.weight", (2 + head) * QK + r, head * ALL + QK + r);
+        }
+        for (size_t r = 0; r < V; r++) {
+            check_row(source, "blk.0.attn_qkv.weight", 4 * QK + head * V + r,
+                      head * ALL + 2 * QK + r);
+            check_row(source, "blk.0.attn_gate.weight", head * V + r, head * ALL + 2 * QK + V + r);
+        }
+        for (size_t r = 0; r < 2; r++) {
+            check_row(source, "blk.0.ssm_beta.weight", head * 2 + r, head * 4 + r);
+            check_row(source, "blk.0.ssm_alpha.weight", head * 2 + r, head * 4 + 2 + r);
+        }
+    }
+    rf_source_close(source);
+}
+
 static void test_good_variants(void)
 {
     struct rf_source *source = open_edited(w_llama, as_llama3);
@@ -1064,6 +1151,7 @@ int main(void)
     test_yarn();
     test_attention_factor();
     test_good_windows();
+    test_good_qwen3next();
     test_stories();
     test_paths();
     for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)
@@ -1088,6 +1176,11 @@ int main(void)
         test_mutation(w_glm4, &glm4_mutations[i]);
     for (size_t i = 0; i < sizeof listed_mutations / sizeof *listed_mutations; i++)
         test_mutation(w_qwen35_listed, &listed_mutations[i]);
+    for (size_t i = 0; i < sizeof qwen3next_mutations / sizeof *qwen3next_mutations; i++)
+        test_mutation(w_qwen3next, &qwen3next_mutations[i]);
+    test_truncation(w_qwen3next);
+    test_corruption(w_qwen3next);
+    test_allocation_failures(w_qwen3next);
     test_truncation(w_qwen35);
     test_truncation(w_granitehybrid);
     test_corruption(w_qwen35);
