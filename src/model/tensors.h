@@ -97,8 +97,8 @@ enum rf_weight_role {
       rf_has_keys(p, layer) && !p->latent) \
     X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p, layer), \
       rf_has_keys(p, layer) && !rf_v_is_k(p, layer) && !p->latent) \
-    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_attended(p, layer), p->n_embd, \
-      rf_has_attention(p, layer)) \
+    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_attended(p, layer), \
+      p->n_embd, rf_has_attention(p, layer)) \
     X(q_a, "attn_q_a.weight", "self_attn.q_a_proj.weight", MATRIX, p->n_embd, p->latent_q, \
       p->latent_q > 0) \
     X(q_a_norm, "attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", VECTOR, p->latent_q, 1, \

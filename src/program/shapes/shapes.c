@@ -11,8 +11,8 @@
 
 enum { PROMPT_TOKENS = 512, GEN_TOKENS = 128, SPARE_TOKENS = 16, REPEATS = 5 };
 
-/* MLPerf Client's categories: the five that its source requires (github.com/mlcommons/
- * mlperf_client), with about the tokens of their prompts and answers. */
+/* The five categories that MLPerf Client requires (github.com/mlcommons/mlperf_client). The lengths
+ * are nominal, of about its prompts and answers: its own texts are not in this program. */
 static const struct shape mlperf[] = {{"content generation", 128, 256, 0, NULL, NULL},
                                       {"creative writing", 512, 512, 0, NULL, NULL},
                                       {"summarization, light", 1024, 128, 0, NULL, NULL},
