@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+_Static_assert(8ll * RF_ROW_MOST * 127 * RF_ROW_MOST_K <= INT32_MAX, "sums are in 32 bits");
+
 const uint8_t rf_mxfp4_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 const uint8_t rf_iq4_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                   129, 141, 153, 166, 181, 197, 217, 241};

@@ -118,7 +118,6 @@ enum {
     RF_ROW_MOST_K = 131072 /* the longest row whose sum surely is in 32 bits: 120 * 127 * k < 2^31.
                               Parts of a sum may leave them and return, as they are modulo 2^32 */
 };
-_Static_assert(8ll * RF_ROW_MOST * 127 * RF_ROW_MOST_K <= INT32_MAX, "sums are in 32 bits");
 
 /* Where the tail begins. */
 static inline size_t rf_panel_tail_at(enum rf_format format, size_t k)
