@@ -541,7 +541,7 @@ int main(void)
 {
     char path[4096];
     const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/" STATE_NAME ".%p", folder ? folder : "/tmp", (void *)path);
+    snprintf(path, sizeof path, "%s/" STATE_NAME ".%ld", folder ? folder : "/tmp", (long)getpid());
     riffle_model *model = open_tiny_model();
     riffle_session *session = open_session(model, 128, 2);
     struct tokens prompt = tokenize(model, "Once upon a time, there was a big tree.");
