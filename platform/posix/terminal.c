@@ -11,6 +11,7 @@
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static void posix_restore_terminal(void)
  * where another thread received the signal, or where it came just before the wait began. */
 enum { UNANSWERED_INTERRUPTS = 3 };
 static struct {
-    volatile sig_atomic_t count;
+    atomic_int count; /* any thread may ask for it */
     void (*wake)(void *user);
     void *user;
     int pipe[2];
@@ -134,8 +135,7 @@ static void posix_on_interrupt(int number)
 {
     (void)number;
     int saved = errno;
-    interrupts.count = interrupts.count + 1;
-    if (interrupts.count >= UNANSWERED_INTERRUPTS) {
+    if (atomic_fetch_add(&interrupts.count, 1) + 1 >= UNANSWERED_INTERRUPTS) {
         posix_restore_terminal();
         _exit(130);
     }
@@ -283,7 +283,7 @@ int rf_hangups_take(void)
 
 int rf_interrupts(void)
 {
-    return (int)interrupts.count;
+    return atomic_load(&interrupts.count);
 }
 
 static void drain_pipe(void)
@@ -295,7 +295,7 @@ static void drain_pipe(void)
 
 void rf_interrupts_clear(void)
 {
-    interrupts.count = 0;
+    atomic_store(&interrupts.count, 0);
     drain_pipe();
 }
 
@@ -312,7 +312,7 @@ int64_t rf_stdin_read(char *data, size_t n)
     for (;;) {
         struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = interrupts.pipe[0], .events = POLLIN}};
-        if (interrupts.count) return RF_READ_INTERRUPTED;
+        if (rf_interrupts()) return RF_READ_INTERRUPTED;
         if (terminal.is_quiet && take_signal_flag(&terminal.continued)) return RF_READ_CONTINUED;
         if (terminal.is_quiet && take_signal_flag(&terminal.resized)) return RF_READ_RESIZED;
         if (poll(wait, 2, -1) < 0) {
