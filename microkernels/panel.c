@@ -12,8 +12,7 @@ const uint8_t rf_iq4_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
 
 size_t rf_panel_bytes(enum rf_format format, size_t k)
 {
-    const struct rf_panel_layout *layout = rf_panel_layout(format);
-    assert(format != RF_FORMAT_BF16 && k % layout->unit == 0);
+    assert(format != RF_FORMAT_BF16 && k % rf_panel_layout(format)->unit == 0);
     size_t bytes = rf_panel_tail_at(format, k);
     if (rf_is_row_format(format)) bytes += RF_PANEL_ROWS * sizeof(float);
     return (bytes + 63) & ~(size_t)63;
