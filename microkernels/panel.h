@@ -66,7 +66,7 @@ enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
     RF_EACH_DEVICE_PANEL_FORMAT(X) \
     X(iq4_nl, IQ4_NL, 4, 128, 32, 0, 32,  32) \
     X(iq4_xs, IQ4_XS, 4, 128, 32, 0, 256, 160)
-/* Those with a scale for a row in their tail; the others have none. */
+/* Formats with a scale for a row in their tail; the others have none. */
 #define RF_EACH_ROW_FORMAT(X) \
     X(w4a8_g128, W4A8_G128, 4, 8, 128, 0, 128, 16) \
     X(w4a8_row,  W4A8_ROW,  4, 8, 64,  0, 64,  0)

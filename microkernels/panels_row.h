@@ -1,22 +1,23 @@
 /* Formats with a scale for a row times 8-bit rows with one scale (kernels.h), on vectors of LANES
  * weight rows.
  *
- * The including file defines `integers`, a vector of LANES 32-bit lanes; v_load, v_store, v_and (with
- * 15), v_srl4, v_add, v_mul (the low 32 bits), v_set and v_zero; v_widen, LANES signed bytes as
- * integers; and row_finish, which converts a vector of sums and stores it. Products: v_begin makes
- * a part of a sum, v_step adds four products to each lane, and after eight of them, 32 values of k,
- * v_end makes it a sum again.
+ * The including file defines `integers`, a vector of LANES 32-bit lanes; v_load, v_store, v_and
+ * (with 15), v_srl4, v_add, v_mul (the low 32 bits), v_set and v_zero; v_widen, LANES signed bytes
+ * as integers; and row_finish, which converts a vector of sums and stores it. Products: v_begin
+ * makes a part of a sum, v_step adds four products to each lane, and after eight of them, 32 values
+ * of k, v_end makes it a sum again.
  *
  * It also defines the shape of tiles. TILE vectors of weight rows (2 panels, or 2 halves of one)
  * times up to TILE_ROWS rows decode their codes in registers; times up to DECODED_ROWS rows they
  * read codes that were decoded before, into the first-level cache. Calls of more than
- * MOST_IN_REGISTERS rows do the latter; DECODED_ROWS = 0: none. TILE_SUMS is the most sums of a tile,
- * EACH_TILE_ROWS has all numbers of rows, EACH_FEW_ROWS those that are one tile and its vectors.
+ * MOST_IN_REGISTERS rows do the latter; DECODED_ROWS = 0: none. TILE_SUMS is the most sums of a
+ * tile, EACH_TILE_ROWS has all numbers of rows, EACH_FEW_ROWS those that are one tile and its
+ * vectors.
  *
- * A group of W4A8_G128 is summed with its codes as they are, from -8 times the sum of its q on. Then
- * this sum times the group's integer is added to the row's. So no product exceeds what the tier's
- * instructions sum: `vpmaddubsw` saturates beyond 32767, and eight pairs of codes up to 15 reach
- * 8 * 2 * 15 * 127 = 30480. */
+ * A group of W4A8_G128 is summed with its codes as they are, from -8 times the sum of its q on.
+ * Then this sum times the group's integer is added to the row's. So no product exceeds what the
+ * tier's instructions sum: `vpmaddubsw` saturates beyond 32767, and eight pairs of codes up to 15
+ * reach 8 * 2 * 15 * 127 = 30480. */
 #include "microkernels/panel.h"
 
 enum {

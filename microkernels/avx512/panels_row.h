@@ -1,4 +1,4 @@
-/* What avx512 and amx share of formats with a scale for a row. */
+/* Shared by avx512 and amx: formats with a scale for a row. */
 #ifndef RF_MICROKERNELS_AVX512_PANELS_ROW_H
 #define RF_MICROKERNELS_AVX512_PANELS_ROW_H
 

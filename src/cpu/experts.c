@@ -84,7 +84,7 @@ static void softmax(const struct rf_params *params, const float *values, float *
     for (int32_t e = 0; e < params->n_expert; e++) chooses[e] /= sum;
 }
 
-/* Of groups the greatest value may be of an expert that is left out: then the sum's is another. */
+/* Shares of experts in groups. The greatest value may be of one that is left out. */
 static void share_groups(const struct rf_params *params, const float *shares,
                          struct cpu_choice *top)
 {

@@ -27,7 +27,7 @@ struct rf_layer {
     struct rf_weight *gate, *up, *down;                     /* gate may be NULL */
     struct rf_weight *gate_bias, *up_bias, *down_bias;      /* may be NULL */
     struct rf_weight *o_bias, *sinks;
-    /* Of the layer's own embedding of a token; the factor of its result. May be NULL. */
+    /* The layer's own embedding of a token; the factor of its result. May be NULL. */
     struct rf_weight *input_gate, *input_proj, *input_post_norm, *scale;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* replace gate, up and down */
     struct rf_weight *router_choice;                            /* may be NULL */

@@ -400,7 +400,7 @@ static void add_encoder_layer(struct rf_program *program, int32_t i, const struc
     add_stream_norm(program, i, layer->layer_out_norm, layer->layer_out_norm_bias);
 }
 
-/* What a layer's own embedding of the token adds to its result, and the factor of that. */
+/* Adds what a layer's own embedding of the token gives, then scales the result. */
 static void add_layer_input(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
     if (layer->input_gate) {

@@ -210,7 +210,7 @@ static void find_ids(struct rf_gguf *gguf)
     source->n_tensors = n;
 }
 
-/* What I8 stands for in this file; RF_F32: nothing. */
+/* The type that I8 stands for in this file; RF_F32: none. */
 static enum rf_dtype dtype_of_i8(struct rf_gguf *gguf)
 {
     static const enum rf_dtype types[] = {RF_W4A8, RF_W4A8_ROW, RF_W4A8_G128};

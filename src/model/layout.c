@@ -148,7 +148,7 @@ static void check_states(struct rf_reading *reading, const struct rf_params *par
                params->n_embd);
 }
 
-/* What differs between layers. */
+/* Checks the sizes that differ between layers. */
 static void check_layers(struct rf_reading *reading, const struct rf_params *params)
 {
     int32_t dim = params->window_head_dim, rotated = params->window_rope_dim,

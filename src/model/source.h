@@ -165,7 +165,7 @@ struct rf_params {
     int32_t gelu_exact;    /* gelu is by the error function, not by tanh */
     int32_t positions;     /* position_embd.weight exists: a row for each position */
     int32_t n_token_types; /* rows of token_types.weight, of which texts have the first; 0: none */
-    /* What differs between layers with a window and others; 0: nothing (gemma4). */
+    /* Sizes of layers with a window, where they differ from others; 0: none (gemma4). */
     int32_t window_head_dim, window_n_head_kv, window_rope_dim;
     int32_t n_kv_shared;    /* the last layers have no keys and values: rf_kv_layer */
     int32_t n_ff_shared_kv; /* the width of these layers' feed-forwards; 0: that of the others */

@@ -32,7 +32,7 @@ static void add_shape(struct shapes *shapes, struct shape shape)
     shapes->items[shapes->count++] = shape;
 }
 
-/* With --format each prompt and the answer have a row of their own, at each depth. */
+/* Each prompt and the answer have a row of their own, at each depth (--format). */
 static int add_listed(struct shapes *shapes, const struct cli_options *options)
 {
     int32_t *prompts = NULL, *depths = NULL;
@@ -106,7 +106,7 @@ static int measure_all(struct shapes *shapes, const int32_t *tokens)
     uint64_t done = 0, all = (uint64_t)shapes->repeats * shapes->count;
     int code = RIFFLE_OK;
     for (size_t i = 0; i < shapes->count && code == RIFFLE_OK; i++) {
-        /* What an earlier shape left is the same text only up to its answer. */
+        /* The text that an earlier shape left is the same only up to its answer. */
         code = riffle_rewind(shapes->engine.session, 0);
         if (code == RIFFLE_OK) code = measure_once(shapes, &shapes->items[i], tokens, 0);
         for (int32_t r = 0; r < shapes->repeats && code == RIFFLE_OK; r++) {
