@@ -3,8 +3,6 @@
 #ifndef RF_TEST_API_ANSWERS_H
 #define RF_TEST_API_ANSWERS_H
 
-#include <unistd.h>
-
 #include "api/helpers.h"
 
 enum { ANSWER_TOKENS = 640, ANSWER_BYTES = 8192, N_PROMPTS = 7, LONGEST_PROMPT = 448 };
@@ -203,13 +201,6 @@ static inline uint64_t count_drafted(const riffle_session *session, uint64_t *ac
         CHECK(stats.levels[l].accepted <= stats.levels[l].drafted);
     }
     return drafted;
-}
-
-/* A path for a file of this process. */
-static inline void temporary_path(const char *name, char *path, size_t cap)
-{
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, cap, "%s/riffle-test-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
 }
 
 #endif

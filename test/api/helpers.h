@@ -4,6 +4,7 @@
 #define RF_TEST_API_HELPERS_H
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "riffle.h"
 #include "support/check.h"
@@ -134,6 +135,13 @@ static inline struct tokens generate(riffle_session *session, int32_t n)
     struct tokens tokens = {.count = 0};
     CHECK_INT(CHECK_OK(riffle_generate(session, &options, collect_token, &tokens)), tokens.count);
     return tokens;
+}
+
+/* A path for a file of this process: tests run side by side in one folder. */
+static inline void temporary_path(const char *name, char *path, size_t cap)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, cap, "%s/riffle-test-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
 }
 
 #endif

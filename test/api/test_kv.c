@@ -87,7 +87,8 @@ static void chains_change_nothing(riffle_model *model, const char *kv)
 
 static void texts_go_on(riffle_model *model, const char *kv)
 {
-    const char *path = "riffle_test_kv_state";
+    char path[4096];
+    temporary_path("kv-state", path, sizeof path);
     riffle_session *session = open_kv(model, kv, "none", 0), *copy,
                    *other = open_kv(model, kv, "none", 0), *half = open_kv(model, "f16", "none", 0);
     begin(session, &prompt);

@@ -42,7 +42,8 @@ static void check_lie(const struct lie *lie, const char *path)
 
 int main(void)
 {
-    const char *path = "layer_sizes_lie.gguf";
+    char path[4096];
+    temporary_path("layer-sizes.gguf", path, sizeof path);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) check_lie(&lies[i], path);
     remove(path);
     return check_result();

@@ -12,7 +12,8 @@ static int32_t text[PROMPT];
 /* The tiny model, as if it were trained on so many positions. */
 static riffle_model *open_trained_on(uint32_t n_ctx, const char *chain)
 {
-    static const char model_path[] = "riffle_test_long.gguf";
+    char model_path[4096];
+    temporary_path("long.gguf", model_path, sizeof model_path);
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
     options.chain = chain;
@@ -57,7 +58,7 @@ static riffle_session *open_8_bits(riffle_model *model, const char *chain)
     return session;
 }
 
-static const char path[] = "riffle_test_long_state";
+static char path[4096];
 
 /* Loads all but the end of the text, reads that in blocks, and writes. */
 static struct answer answer_in_blocks(riffle_model *model, const char *chain, int32_t block)
@@ -101,6 +102,7 @@ int main(void)
 {
     static const char *const chains[] = {"ngram > mxfp4:kv4", "mxfp4:window", "kv4", "window"};
     uint64_t random = 20260104;
+    temporary_path("long-state", path, sizeof path);
     read_model(&file);
     defaults();
     riffle_model *model =

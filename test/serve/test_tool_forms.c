@@ -44,7 +44,8 @@ static struct file tiny;
  * stays aligned to 32 bytes. */
 static riffle_model *open_with(const char *template, size_t bytes)
 {
-    static const char key[] = "tokenizer.chat_template", path[] = "templated.gguf";
+    static const char key[] = "tokenizer.chat_template";
+    char path[4096];
     static unsigned char whole[sizeof tiny.data + (1 << 17)];
     const uint32_t type = 8;
     uint64_t n_values, key_bytes = sizeof key - 1, at = 24;
@@ -62,6 +63,7 @@ static riffle_model *open_with(const char *template, size_t bytes)
     memset(whole + at + 12 + bytes, ' ', padded - bytes);
     at += 12 + padded;
     memcpy(whole + at, tiny.data + 24, tiny.bytes - 24);
+    temporary_path("templated.gguf", path, sizeof path);
     write_model(whole, at + tiny.bytes - 24, path);
     riffle_model_options options;
     riffle_model *model = NULL;
