@@ -7,6 +7,7 @@
 #include "divergence/statistics.h"
 #include "output/buffer.h"
 #include "output/errors.h"
+#include "riffle_experimental.h"
 
 static int open_file(struct reference *reference, int32_t *n_ctx)
 {
