@@ -95,7 +95,7 @@ const struct option option_table[] = {
      "and goes on"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
      "score only the first N windows (default: all)"},
-    {"--reference", NULL, "MODEL|FILE", OPTION_TEXT, VERB_PERPLEXITY, AT(reference), 0, 0, NULL,
+    {"--reference", NULL, "MODEL", OPTION_TEXT, VERB_PERPLEXITY, AT(reference), 0, 0, NULL,
      "how far its probabilities are from those of MODEL, computed in 16 bits, or of a file of "
      "--save-reference"},
     {"--save-reference", NULL, "FILE", OPTION_TEXT, VERB_PERPLEXITY, AT(save_reference), 0, 0, NULL,
