@@ -2,7 +2,10 @@
  * with a layer for further tokens, and ours under riffle.head. head.c gives it to open.c as a
  * reader. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "model/arch.h"
 #include "model/gguf.h"
 #include "model/head_reader.h"
 
@@ -123,13 +126,25 @@ static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
     of->n_ids = gguf->n_ids;
 }
 
+/* Whether the file is of a model with a layer for further tokens that is known. */
+static int has_mtp(struct rf_gguf *gguf)
+{
+    struct rf_str name = rf_gguf_string(gguf, "general.architecture", (struct rf_str){NULL, 0});
+    char key[64];
+    snprintf(key, sizeof key, "%.*s.nextn_predict_layers", rf_shown(name), name.data);
+    for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++)
+        if (rf_str_is(name, row->name)) return rf_knows_mtp(row->arch) && rf_gguf_find(gguf, key);
+    return 0;
+}
+
 /* A file of the target's architecture: the target's own, or one of the head alone. */
 static void read_mtp(struct rf_gguf *gguf, struct rf_head_reading *of)
 {
     struct rf_reading *reading = gguf->reading;
     rf_gguf_join_parts(gguf);
-    if (!reading->code) rf_gguf_read_params(gguf);
-    if (!reading->code && (!gguf->n_further || !rf_knows_mtp(reading->source->params.arch)))
+    if (!reading->code && has_mtp(gguf))
+        rf_gguf_read_params(gguf);
+    else
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "is not a draft head: general.architecture is not " RF_GGUF_HEAD
                ", and the file has no draft of its own that is known here");
