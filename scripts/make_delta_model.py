@@ -74,20 +74,6 @@ writer.add_ssm_time_step_rank(VALUES)
 writer.add_ssm_inner_size(VALUES * VALUE_DIM)
 writer.add_rope_dimension_sections([1, 1, 2, 0])
 writer.add_array("qwen35.attention.recurrent_layers", [i in DELTAS for i in range(number["block_count"] + 1)])
-for tensor in reader.tensors:
-    part = tensor.name.split(".")
-    layer = int(part[1]) if part[0] == "blk" else None
-    if layer in DELTAS and part[2] in ("attn_q", "attn_k", "attn_v", "attn_output"):
-        continue
-    if tensor.data.ndim == 2:
-        add_matrix(tensor.name, with_gates(tensor.data, head_dim) if part[-2] == "attn_q" else tensor.data)
-    else:
-        add_vector(tensor.name.replace("ffn_norm", "post_attention_norm"), tensor.data)
-for layer in range(number["block_count"]):
-    if layer in DELTAS:
-        add_delta(layer, number["embedding_length"])
-    else:
-        add_norms(layer, head_dim)
 draft = number["block_count"]
 random = np.random.default_rng(7)
 writer.kv_data[0]["qwen35.block_count"].value = draft + 1
@@ -108,6 +94,21 @@ add_matrix(f"blk.{draft}.nextn.eh_proj.weight", np.concatenate([
     0.3 * random.standard_normal((width, width)) * width ** -0.5, np.eye(width)], axis=1))
 for name in ("enorm", "hnorm", "shared_head_norm"):
     add_vector(f"blk.{draft}.nextn.{name}.weight", random.uniform(0.8, 1.2, width))
+random = np.random.default_rng(6)
+for tensor in reader.tensors:
+    part = tensor.name.split(".")
+    layer = int(part[1]) if part[0] == "blk" else None
+    if layer in DELTAS and part[2] in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        continue
+    if tensor.data.ndim == 2:
+        add_matrix(tensor.name, with_gates(tensor.data, head_dim) if part[-2] == "attn_q" else tensor.data)
+    else:
+        add_vector(tensor.name.replace("ffn_norm", "post_attention_norm"), tensor.data)
+for layer in range(number["block_count"]):
+    if layer in DELTAS:
+        add_delta(layer, number["embedding_length"])
+    else:
+        add_norms(layer, head_dim)
 writer.write_header_to_file()
 writer.write_kv_data_to_file()
 writer.write_tensors_to_file()
