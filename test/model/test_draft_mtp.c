@@ -10,85 +10,14 @@
 #include "model/probe.h"
 #include "support/check.h"
 
-enum { WIDTH = 16, LAYERS = 3, VOCAB = 40 };
-
 static char folder[512], gguf_path[600], config_path[600], weights_path[600];
 
 static const struct rf_source target = {.params = {.arch = RF_ARCH_QWEN35,
                                                    .arch_name = "qwen35",
-                                                   .n_layer = LAYERS,
-                                                   .n_embd = WIDTH,
-                                                   .n_vocab = VOCAB},
+                                                   .n_layer = HEAD_LAYERS,
+                                                   .n_embd = HEAD_WIDTH,
+                                                   .n_vocab = HEAD_VOCAB},
                                         .name = ""};
-
-static const struct {
-    const char *gguf, *hf; /* behind "blk.3." and "mtp." */
-    uint64_t ne0, ne1;
-} tensors[] = {{"nextn.eh_proj.weight", "fc.weight", 32, 16},
-               {"nextn.enorm.weight", "pre_fc_norm_embedding.weight", 16, 0},
-               {"nextn.hnorm.weight", "pre_fc_norm_hidden.weight", 16, 0},
-               {"nextn.shared_head_norm.weight", "norm.weight", 16, 0},
-               {"attn_norm.weight", "layers.0.input_layernorm.weight", 16, 0},
-               {"attn_q.weight", "layers.0.self_attn.q_proj.weight", 16, 32},
-               {"attn_k.weight", "layers.0.self_attn.k_proj.weight", 16, 8},
-               {"attn_v.weight", "layers.0.self_attn.v_proj.weight", 16, 8},
-               {"attn_output.weight", "layers.0.self_attn.o_proj.weight", 16, 16},
-               {"attn_q_norm.weight", "layers.0.self_attn.q_norm.weight", 8, 0},
-               {"attn_k_norm.weight", "layers.0.self_attn.k_norm.weight", 8, 0},
-               {"post_attention_norm.weight", "layers.0.post_attention_layernorm.weight", 16, 0},
-               {"ffn_gate.weight", "layers.0.mlp.gate_proj.weight", 16, 24},
-               {"ffn_up.weight", "layers.0.mlp.up_proj.weight", 16, 24},
-               {"ffn_down.weight", "layers.0.mlp.down_proj.weight", 24, 16}};
-enum { N_TENSORS = sizeof tensors / sizeof *tensors };
-
-/* A file of the head alone, as llama.cpp's converter writes it. */
-static void w_mtp(struct w_file *file)
-{
-    static const struct {
-        const char *key;
-        uint32_t number;
-    } counts[] = {{"qwen35.block_count", LAYERS + 1}, {"qwen35.nextn_predict_layers", 1},
-                  {"qwen35.embedding_length", WIDTH}, {"qwen35.feed_forward_length", 24},
-                  {"qwen35.attention.key_length", 8}, {"qwen35.full_attention_interval", 3},
-                  {"qwen35.ssm.conv_kernel", 4},      {"qwen35.ssm.state_size", 4},
-                  {"qwen35.ssm.group_count", 1},      {"qwen35.ssm.time_step_rank", 2},
-                  {"qwen35.ssm.inner_size", 8}};
-    char name[96];
-    w_model(file, "qwen35", VOCAB);
-    file->n_tensors = 0;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        w_u32(file, counts[i].key, counts[i].number);
-    w_tensor(file, "token_embd.weight", WIDTH, VOCAB);
-    w_tensor(file, "output_norm.weight", WIDTH, 0);
-    for (size_t i = 0; i < N_TENSORS; i++) {
-        snprintf(name, sizeof name, "blk.3.%s", tensors[i].gguf);
-        w_tensor(file, name, tensors[i].ne0, tensors[i].ne1);
-    }
-}
-
-/* A folder with the head's tensors, and one of the target's that nobody reads. */
-static void hf_mtp(struct hf_model *model)
-{
-    memset(model, 0, sizeof *model);
-    hf_set(model, HF_CONFIG,
-           "{\"architectures\":[\"Qwen3_5ForCausalLM\"],\"model_type\":\"qwen3_5_text\","
-           "\"hidden_size\":16,\"intermediate_size\":24,\"num_hidden_layers\":3,"
-           "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":8,"
-           "\"full_attention_interval\":3,\"partial_rotary_factor\":0.5,"
-           "\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,"
-           "\"linear_key_head_dim\":4,\"linear_value_head_dim\":4,"
-           "\"linear_conv_kernel_dim\":4,\"max_position_embeddings\":64}");
-    hf_set(model, HF_HEADER, "{");
-    hf_tensor(model, 0, "model.norm.weight", 16, 0);
-    for (size_t i = 0; i < N_TENSORS; i++) {
-        char name[96];
-        uint64_t rows = tensors[i].ne1 ? tensors[i].ne1 : tensors[i].ne0;
-        snprintf(name, sizeof name, "mtp.%s", tensors[i].hf);
-        hf_tensor(model, 0, name, (size_t)rows, tensors[i].ne1 ? (size_t)tensors[i].ne0 : 0);
-    }
-    struct hf_text *header = &model->texts[HF_HEADER];
-    header->data[header->bytes++] = '}';
-}
 
 /* Opens a file or folder and sees that nothing is left behind after a failure. */
 static struct rf_head_file *open_head(const char *path, const struct rf_source *of,
@@ -111,7 +40,7 @@ static void write_edited(const struct edit *edits, int n)
     static struct w_file file;
     size_t bytes;
     int64_t no_ids[1] = {0};
-    w_mtp(&file);
+    w_head_mtp(&file);
     for (int i = 0; i < n; i++) apply(&file, no_ids, &edits[i]);
     unsigned char *data = w_head_bytes(&file, no_ids, 0, &bytes);
     CHECK_INT(probe_write(gguf_path, data, bytes), 0);
@@ -135,54 +64,54 @@ static void write_folder(const struct hf_model *model)
 
 static const struct bad_file bad_files[] = {
     /* another target */
-    {"follows 6 layers, but the target has 3",
+    {"follows 6 layers, but the target has 5",
      A,
      {{U32, .target = "qwen35.block_count", .number = 7}}},
     {"reads rows of 32 values, but the target's have 16",
      A,
      {{U32, .target = "qwen35.embedding_length", .number = 32}}},
-    {"vocabulary has 41 tokens, but the target's has 40",
+    {"vocabulary has 201 tokens, but the target's has 200",
      A,
-     {{TENSOR_NE, .target = "token_embd.weight", .index = 1, .number = 41}}},
+     {{TENSOR_NE, .target = "token_embd.weight", .index = 1, .number = 201}}},
     {"its fingerprint is 0123456789abcdef",
      A,
      {{STRING, .target = "riffle.head.target", "0123456789abcdef"}}},
-    {"output row 40 (" ROWS_KEY "), but the target has 40",
+    {"output row 200 (" ROWS_KEY "), but the target has 200",
      A,
-     {{INTS, .target = ROWS_KEY, .n = 2, .list = {0, 40}}}},
+     {{INTS, .target = ROWS_KEY, .n = 2, .list = {0, 200}}}},
     /* what it states */
     {"not a draft head", U, {{DROP, .target = "qwen35.nextn_predict_layers"}}},
     {"not a draft head", U, {{STRING, .target = "general.architecture", "llama"}}},
     {"draft head of 2 layers for further tokens; one is supported",
      U,
      {{U32, .target = "qwen35.nextn_predict_layers", .number = 2},
-      {U32, .target = "qwen35.block_count", .number = 5}}},
+      {U32, .target = "qwen35.block_count", .number = 7}}},
     {"draft head of 0 layers", U, {{U32, .target = "qwen35.nextn_predict_layers", .number = 0}}},
-    {"nextn_predict_layers is 4", F, {{U32, .target = "qwen35.nextn_predict_layers", .number = 4}}},
+    {"nextn_predict_layers is 6", F, {{U32, .target = "qwen35.nextn_predict_layers", .number = 6}}},
     {"ssm.state_size is missing", F, {{DROP, .target = "qwen35.ssm.state_size"}}},
     {"output rows of its own (nextn.shared_head_head.weight) beside rows of the target's",
      F,
-     {{TENSOR_MATRIX, .target = "blk.3.nextn.shared_head_head.weight", 0, 16, .list = {VOCAB}},
+     {{TENSOR_MATRIX, .target = "blk.5.nextn.shared_head_head.weight", 0, 16, .list = {HEAD_VOCAB}},
       {INTS, .target = ROWS_KEY, .n = 2, .list = {0, 1}}}},
     /* tensors */
-    {"blk.3.nextn.shared_head_head.weight is [16, 39",
+    {"blk.5.nextn.shared_head_head.weight is [16, 199",
      F,
-     {{TENSOR_MATRIX, .target = "blk.3.nextn.shared_head_head.weight", 0, 16, .list = {39}}}},
-    {"blk.3.nextn.embed_tokens.weight is [8, 40",
+     {{TENSOR_MATRIX, .target = "blk.5.nextn.shared_head_head.weight", 0, 16, .list = {199}}}},
+    {"blk.5.nextn.embed_tokens.weight is [8, 200",
      F,
-     {{TENSOR_MATRIX, .target = "blk.3.nextn.embed_tokens.weight", 0, 8, .list = {VOCAB}}}},
-    {"blk.3.attn_v.bias is missing",
+     {{TENSOR_MATRIX, .target = "blk.5.nextn.embed_tokens.weight", 0, 8, .list = {HEAD_VOCAB}}}},
+    {"blk.5.attn_v.bias is missing",
      F,
-     {{TENSOR_VECTOR, .target = "blk.3.attn_q.bias", 0, 32},
-      {TENSOR_VECTOR, .target = "blk.3.attn_k.bias", 0, 8}}},
-    {"blk.3.ssm_a has no place", U, {{TENSOR_VECTOR, .target = "blk.3.ssm_a", 0, 2}}},
-    {"blk.4.attn_norm.weight has no place",
+     {{TENSOR_VECTOR, .target = "blk.5.attn_q.bias", 0, 32},
+      {TENSOR_VECTOR, .target = "blk.5.attn_k.bias", 0, 8}}},
+    {"blk.5.ssm_a has no place", U, {{TENSOR_VECTOR, .target = "blk.5.ssm_a", 0, 2}}},
+    {"blk.6.attn_norm.weight has no place",
      U,
-     {{TENSOR_VECTOR, .target = "blk.4.attn_norm.weight", 0, 16}}},
-    {"two tensors are called blk.3.attn_norm.weight",
+     {{TENSOR_VECTOR, .target = "blk.6.attn_norm.weight", 0, 16}}},
+    {"two tensors are called blk.5.attn_norm.weight",
      F,
-     {{TENSOR_VECTOR, .target = "blk.3.twin", 0, 16},
-      {TENSOR_NAME, .target = "blk.3.twin", "blk.3.attn_norm.weight"}}},
+     {{TENSOR_VECTOR, .target = "blk.5.twin", 0, 16},
+      {TENSOR_NAME, .target = "blk.5.twin", "blk.5.attn_norm.weight"}}},
 };
 
 static void test_bad_files(void)
@@ -204,9 +133,9 @@ static void test_bad_files(void)
 /* Each tensor but the last norm must be there, in its shape. */
 static void test_each_tensor(void)
 {
-    for (size_t i = 0; i < N_TENSORS; i++) {
+    for (size_t i = 0; i < N_MTP_TENSORS; i++) {
         char name[96];
-        snprintf(name, sizeof name, "blk.3.%s", tensors[i].gguf);
+        snprintf(name, sizeof name, "blk.5.%s", w_mtp_tensors[i].gguf);
         const struct edit edits[] = {{TENSOR_DROP, .target = name},
                                      {TENSOR_NE, .target = name, .number = 80}};
         for (int j = 0; j < 2; j++) {
@@ -225,14 +154,14 @@ static void test_each_tensor(void)
 static void check_params(const struct rf_head_file *head)
 {
     const struct rf_params *p = &head->source->params;
-    CHECK_INT(head->mtp_layer, LAYERS);
+    CHECK_INT(head->mtp_layer, HEAD_LAYERS);
     CHECK(head->has_norm && !head->has_output && !head->has_embd && !head->n_rows);
-    CHECK_INT(head->n_embd_target, WIDTH);
-    CHECK_INT(head->n_vocab_target, VOCAB);
-    CHECK(p->n_layer == 1 && p->n_embd == WIDTH && p->n_vocab == VOCAB && p->n_ff == 24);
+    CHECK_INT(head->n_embd_target, HEAD_WIDTH);
+    CHECK_INT(head->n_vocab_target, HEAD_VOCAB);
+    CHECK(p->n_layer == 1 && p->n_embd == HEAD_WIDTH && p->n_vocab == HEAD_VOCAB && p->n_ff == 24);
     CHECK(p->attn_gate && p->qk_norm && p->rope_dim == 4 && p->head_dim == 8);
     CHECK(rf_has_attention(p, 0) && rf_has_keys(p, 0) && p->rope_style == RF_ROPE_NEOX);
-    CHECK_INT(head->source->n_tensors, N_TENSORS);
+    CHECK_INT(head->source->n_tensors, N_MTP_TENSORS);
     CHECK_STR(head->recipe, "trained with the model (mtp)");
 }
 
@@ -241,7 +170,7 @@ static void test_good(void)
     static struct hf_model model;
     const char *const paths[] = {gguf_path, folder};
     write_edited(NULL, 0);
-    hf_mtp(&model);
+    hf_head_mtp(&model);
     write_folder(&model);
     for (int i = 0; i < 2; i++) {
         struct probe probe = {0};
@@ -251,7 +180,7 @@ static void test_good(void)
         if (!head) continue;
         check_params(head);
         /* A folder's norms count from 1 on. */
-        const struct rf_tensor *norm = rf_source_tensor(head->source, "blk.3.nextn.hnorm.weight");
+        const struct rf_tensor *norm = rf_source_tensor(head->source, "blk.5.nextn.hnorm.weight");
         CHECK(norm && norm->dtype == RF_F32);
         rf_head_close(head);
         CHECK_MSG(probe.live == 0, "%ld blocks are left", probe.live);
@@ -270,7 +199,7 @@ static void test_good(void)
 /* Rows of the target's output and the recipe, by the keys of heads. */
 static void test_rows(void)
 {
-    const struct edit edits[] = {{INTS, .target = ROWS_KEY, .n = 3, .list = {1, 7, 39}},
+    const struct edit edits[] = {{INTS, .target = ROWS_KEY, .n = 3, .list = {1, 7, 199}},
                                  {STRING, .target = "riffle.head.recipe", "likeliest rows"}};
     struct probe probe = {0};
     struct rf_error error;
@@ -278,7 +207,7 @@ static void test_rows(void)
     struct rf_head_file *head = open_head(gguf_path, &target, &probe, &error);
     CHECK_MSG(head, "%s", error.text);
     if (!head) return;
-    CHECK(head->n_rows == 3 && head->source->params.n_vocab == 3 && head->tokens[2] == 39);
+    CHECK(head->n_rows == 3 && head->source->params.n_vocab == 3 && head->tokens[2] == 199);
     CHECK_STR(head->recipe, "likeliest rows");
     rf_head_close(head);
 }
@@ -288,7 +217,7 @@ static const struct {
     int code, file;
     const char *from, *to;
 } bad_folders[] = {
-    {"follows 4 layers", A, HF_CONFIG, "\"num_hidden_layers\":3", "\"num_hidden_layers\":4"},
+    {"follows 4 layers", A, HF_CONFIG, "\"num_hidden_layers\":5", "\"num_hidden_layers\":4"},
     {"tensor mtp.fc.weight is missing", F, HF_HEADER, "\"mtp.fc.weight", "\"model.fc.weight"},
     {"tensor mtp.layers.0.self_attn.q_norm.weight is missing", F, HF_HEADER,
      "mtp.layers.0.self_attn.q_norm", "model.layers.0.self_attn.q_norm"},
@@ -306,7 +235,7 @@ static void test_bad_folders(void)
         static struct hf_model model;
         struct probe probe = {0};
         struct rf_error error;
-        hf_mtp(&model);
+        hf_head_mtp(&model);
         CHECK_MSG(
             hf_replace(&model.texts[bad_folders[i].file], bad_folders[i].from, bad_folders[i].to),
             "no %s", bad_folders[i].from);
@@ -324,7 +253,7 @@ static void test_longer_names(void)
     static struct hf_model model;
     struct probe probe = {0};
     struct rf_error error;
-    hf_mtp(&model);
+    hf_head_mtp(&model);
     while (hf_replace(&model.texts[HF_HEADER], "\"mtp.", "\"model.mtp.")) continue;
     write_folder(&model);
     struct rf_head_file *head = open_head(folder, &target, &probe, &error);
