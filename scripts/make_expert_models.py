@@ -389,6 +389,8 @@ def write_gguf(path, arch, config, state):
         writer.add_array(f"{arch}.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
         if any(".nextn." in name for name in state):  # make_mtp_models.py
             writer.add_nextn_predict_layers(1)
+            if "mrope_section" in config.rope_parameters:
+                writer.add_rope_dimension_sections([*config.rope_parameters["mrope_section"], 0])
         state = for_gguf(config, state)
     writer.add_head_count(config.num_attention_heads)
     if arch == "lfm2moe":
