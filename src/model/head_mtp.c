@@ -30,7 +30,7 @@ void rf_mtp_begin(struct rf_head_reading *of, struct rf_reading *reading, int32_
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "a draft head of %" PRId32 " layers for further tokens; one is supported", n);
     if (!reading->code) check_target(of, reading);
-    if (!reading->code && (params->n_embd % RF_HEAD_WIDTH_STEP || params->n_embd > INT32_MAX / 2))
+    if (!reading->code && params->n_embd % RF_HEAD_WIDTH_STEP)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "a draft head of width %" PRId32 "; multiples of %d are supported", params->n_embd,
                RF_HEAD_WIDTH_STEP);
