@@ -153,7 +153,7 @@ static inline const uint8_t *rf_panel_table(enum rf_format format)
     }
 }
 
-/* 1 if the d of a unit is an F32: a half of the file's times a power of two. */
+/* 1 if the d of a unit is an F32: the file's F16 times a power of two, which F16 may not hold. */
 static inline int rf_has_f32_scale(enum rf_format format)
 {
     return format == RF_FORMAT_IQ2 || format == RF_FORMAT_IQ3_XXS || format == RF_FORMAT_IQ3_S;

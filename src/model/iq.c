@@ -9,8 +9,8 @@
 
 static const uint64_t BIT = 0x0101010101010101u; /* the lowest bit of each byte */
 
-/* Level of code 8 + i: that of i with a minus. IQ1 has codes of its own in IQ2's table: -1, 0, 1
- * plus 1/8, and less 1/8, times 8. */
+/* Code 8 + i has the level of i with a minus. IQ1 has codes of its own among IQ2's: 4 to 6 are -1,
+ * 0, 1 plus 1/8, times 8, and 12 to 14 less 1/8. */
 static const int8_t iq2_levels[16] = {8, 25, 43, 0, -7, 1, 9, 0, -8, -25, -43, 0, -9, -1, 7, 0},
                     iq3_xxs_levels[16] = {4,  12,  20,  28,  36,  44,  52,  62,
                                           -4, -12, -20, -28, -36, -44, -52, -62},
@@ -65,7 +65,7 @@ static uint64_t spread_even_signs(uint32_t signs)
     return spread_signs(signs | (uint32_t)__builtin_parity(signs) << 7);
 }
 
-/* A scale of n bits at bit `at` is n + 1/2; times 2. */
+/* A scale is the file's number + 1/2; times 2. */
 static uint8_t odd(uint32_t scale)
 {
     return (uint8_t)(2 * scale + 1);
@@ -172,7 +172,8 @@ static void unpack_iq1_m(const uint8_t *block, struct rf_iq_block *out)
     for (int g = 0; g < 16; g++) out->a[g] = odd(load16(block + 48 + g / 4 * 2) >> g % 4 * 3 & 7);
 }
 
-/* Digit i of `bytes` bytes, whose numbers count in 256ths of a unit, for each; to bytes. */
+/* The first digits of all bytes, then the next ones. A byte is a fraction of 256: times 3 the digit
+ * is in front of the point. */
 static void take_digits(const uint8_t *numbers, int bytes, int digits, uint8_t *to)
 {
     unsigned power = 1;
