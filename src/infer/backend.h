@@ -245,8 +245,9 @@ enum rf_op_kind {
     RF_OP_SILU_GATE,    /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
                            where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
                            in[1] are undefined */
-    RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
-    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise, or with is_exact by the error function */
+    RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh, or with is_exact
+                           by the error function */
+    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise */
     RF_OP_RELU2,        /* out[0] = max(in[0], 0)^2 */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
@@ -285,7 +286,7 @@ struct rf_op {
     int may_stop;   /* a cancelled pass ends after this operation */
     int is_centred; /* of a NORM */
     int is_whole;   /* of an ATTENTION: rows attend to those behind them, too */
-    int is_exact;   /* of a GELU */
+    int is_exact;   /* of a GELU or GELU_GATE */
     int is_query;   /* of a ROPE_STORE, as norms_v */
     int norms_v;
     float scale;

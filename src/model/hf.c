@@ -55,13 +55,13 @@ static struct rf_mapping map_file(struct rf_reading *reading, const char *path)
     return mapping;
 }
 
-/* Maps a file of the folder. Leaves *text alone if there is no such file. */
-static void map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
+const char *rf_hf_map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
 {
     char *path = join_path(reading, name);
-    if (!path || rf_file_bytes(path) < 0) return;
+    if (!path || rf_file_bytes(path) < 0) return path;
     struct rf_mapping mapping = map_file(reading, path);
     *text = (struct rf_str){mapping.data ? (const char *)mapping.data : "", mapping.bytes};
+    return path;
 }
 
 static int text_order(const void *a, const void *b)
@@ -116,7 +116,7 @@ static const char **list_shards(struct rf_reading *reading, size_t *n)
         return names;
     }
     struct rf_str index = {NULL, 0};
-    map_text(reading, index_name, &index);
+    rf_hf_map_text(reading, index_name, &index);
     if (!index.data) rf_bad(reading, RF_ERR_IO, "holds neither %s nor %s", single, index_name);
     path = join_path(reading, index_name);
     if (!path) return NULL;
@@ -157,7 +157,8 @@ int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
     struct rf_reading reading = rf_reading_of(source, folder, error);
     map_shards(&reading, files, shard);
     for (size_t i = 0; i < N_TEXTS; i++)
-        map_text(&reading, texts[i].name, (struct rf_str *)((char *)files + texts[i].text));
+        rf_hf_map_text(&reading, texts[i].name, (struct rf_str *)((char *)files + texts[i].text));
+    rf_hf_map_modules(&reading, files);
     name_source(&reading);
     return reading.code;
 }
@@ -182,9 +183,13 @@ static void hf_read_pooling(struct rf_hf *hf)
         hf->reading.source->pooling = RF_POOLING_MEAN;
     if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_lasttoken"), &flag) && flag)
         hf->reading.source->pooling = RF_POOLING_LAST;
+    struct rf_str mode = rf_json_text(rf_json_get(hf->pooling, "pooling_mode")); /* newer */
+    if (rf_str_is(mode, "mean")) hf->reading.source->pooling = RF_POOLING_MEAN;
+    if (rf_str_is(mode, "lasttoken")) hf->reading.source->pooling = RF_POOLING_LAST;
     if (!hf->reading.source->params.encoder) return;
     if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_cls_token"), &flag) && flag)
         hf->reading.source->pooling = RF_POOLING_CLS;
+    if (rf_str_is(mode, "cls")) hf->reading.source->pooling = RF_POOLING_CLS;
     if (hf->pooling && !hf->reading.source->pooling)
         rf_bad_part(&hf->reading, "1_Pooling/config.json", RF_ERR_UNSUPPORTED,
                     "names no pooling that is supported: these are the mean of the tokens, the "
@@ -225,6 +230,7 @@ static void hf_read_all(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
     if (!reading->code) rf_hf_read_params(hf);
+    if (!reading->code && reading->source->params.encoder) rf_hf_check_modules(hf);
     if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_hf_read_sampling(hf);
     hf_read_pooling(hf);

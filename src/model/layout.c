@@ -368,35 +368,6 @@ static void set_params(struct rf_reading *reading)
     find_dense_layers(reading);
 }
 
-/* The head of classification, which few encoders have: a linear layer and tanh, then another linear
- * layer; either may be missing. Sets the number of labels. */
-static void expect_labels(struct rf_reading *reading, unsigned char *expected)
-{
-    struct rf_source *source = reading->source;
-    int64_t n_embd = source->params.n_embd, n_labels = 0;
-    const char *last = rf_source_tensor(source, RF_CLS_OUT ".weight") ? RF_CLS_OUT : RF_CLS;
-    for (int i = 0; i < 2; i++) {
-        static const char *const layers[] = {RF_CLS, RF_CLS_OUT};
-        char name[64];
-        snprintf(name, sizeof name, "%s.weight", layers[i]);
-        const struct rf_tensor *weight = rf_source_tensor(source, name);
-        if (!weight) continue;
-        int64_t rows = layers[i] == last || strcmp(layers[i], last) == 0 ? weight->ne[1] : n_embd;
-        struct rf_layout_shape shape = {.role = RF_WEIGHT_MATRIX, .ne0 = n_embd, .ne1 = rows};
-        rf_layout_expect(reading, expected, name, &shape);
-        if (rows < 1 || rows > UINT16_MAX)
-            rf_bad(reading, RF_ERR_FORMAT, "tensor %s has %" PRId64 " rows", name, rows);
-        if (strcmp(layers[i], last) == 0) n_labels = rows;
-        snprintf(name, sizeof name, "%s.bias", layers[i]);
-        shape = (struct rf_layout_shape){.role = RF_WEIGHT_VECTOR, .ne0 = rows, .ne1 = 1};
-        if (rf_source_tensor(source, name)) rf_layout_expect(reading, expected, name, &shape);
-    }
-    source->n_labels = (int32_t)n_labels;
-    if (source->pooling == RF_POOLING_RANK && n_labels != 1)
-        rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "is a reranker with %" PRId64 " values for a text; one is supported", n_labels);
-}
-
 int rf_layout_check(struct rf_reading *reading)
 {
     struct rf_source *source = reading->source;
@@ -405,7 +376,7 @@ int rf_layout_check(struct rf_reading *reading)
     if (!expected) return reading->code;
     set_params(reading);
     expect_tensors(reading, expected);
-    if (params->encoder) expect_labels(reading, expected);
+    if (params->encoder) rf_layout_expect_heads(reading, expected);
     unsigned keys = rf_arch_row(params->arch)->keys;
     if (keys & RF_KEYS_LLAMA3)
         rf_layout_rope_factors(reading, expected, "rope_freqs.weight", &params->rope.factors);
