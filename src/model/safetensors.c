@@ -409,7 +409,8 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
     const struct rf_params *params = &reading->source->params;
     if (params->encoder && !reader->dense && rf_encoder_leaves_out(reading->source, name)) return;
-    int is_bare = params->encoder && !rf_is_bert(params) && strncmp(name, "model.", 6) != 0;
+    int is_bare =
+        params->encoder && !rf_is_bert(params) && !reader->dense && strncmp(name, "model.", 6) != 0;
     if (is_bare || (params->one_branch && takes_prefix(&name, "backbone."))) {
         snprintf(of_text, sizeof of_text, "model.%s", name);
         name = of_text;
