@@ -50,7 +50,7 @@ enum {
     RF_KV_POSITIONS = 256, /* positions of a cache's block */
     RF_KV_RECENT = 128,    /* positions that are quantised together */
     RF_TREE_ROWS = 64,     /* most rows of a pass in which rows have parents */
-    RF_MAX_ROWS = 512,     /* most rows of any pass */
+    RF_MAX_ROWS = 512,     /* most rows of any pass but an encoder's, which reads a text whole */
     RF_MAX_BEST = 8        /* most candidates in a row's answer */
 };
 
@@ -388,7 +388,7 @@ struct rf_view_shape {
     enum rf_precision precision;
     enum rf_kv_type kv; /* the view reads caches in this form: theirs, or a coarser part of it */
     int has_window;     /* rf_window_has; else rows read all of their texts */
-    int32_t max_rows;   /* <= RF_MAX_ROWS */
+    int32_t max_rows;   /* <= RF_MAX_ROWS, or the longest text of an encoder */
     int32_t max_logits;
 };
 
