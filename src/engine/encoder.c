@@ -37,8 +37,10 @@ int rf_engine_refuse_encoder(const struct rf_engine *engine, struct rf_error *er
 
 /* ---- making one ---- */
 
-riffle_pooling rf_encoder_usual_pooling(enum rf_pooling named)
+riffle_pooling rf_encoder_usual_pooling(const struct rf_source *source)
 {
+    enum rf_pooling named = source->pooling;
+    if (named == RF_POOLING_RANK && source->params.cls_mean) return RIFFLE_POOL_MEAN;
     return named == RF_POOLING_CLS || named == RF_POOLING_RANK ? RIFFLE_POOL_CLS
            : named == RF_POOLING_LAST                          ? RIFFLE_POOL_LAST
                                                                : RIFFLE_POOL_MEAN;
@@ -59,9 +61,8 @@ int rf_encoder_new(struct rf_encoder **encoder, const struct rf_session *session
     made->allocator = &engine->allocator;
     made->params = *params;
     made->params.n_layer = 1;
-    made->usual = rf_encoder_usual_pooling(engine->source->pooling);
+    made->usual = rf_encoder_usual_pooling(engine->source);
     made->is_reranker = engine->source->pooling == RF_POOLING_RANK;
-    if (made->is_reranker && params->cls_mean) made->usual = RIFFLE_POOL_MEAN;
     made->n_ctx = params->n_ctx_train;
     made->width = params->n_embd;
     made->sep = rf_tokenizer_sep(engine->tokenizer);
