@@ -123,7 +123,7 @@ def modern_model(name, vocab):
            (("pad", "[PAD]"), ("bos", "[CLS]"), ("cls", "[CLS]"), ("eos", "[SEP]"), ("sep", "[SEP]"))}
     config = transformers.ModernBertConfig(
         vocab_size=len(vocab), hidden_size=WIDTH, intermediate_size=64, num_hidden_layers=4, num_attention_heads=2,
-        max_position_embeddings=N_CTX, local_attention=16, num_labels=1, classifier_bias=True, classifier_pooling="mean", **ids)
+        max_position_embeddings=N_CTX, local_attention=16, num_labels=1, classifier_pooling="mean", **ids)
     config._attn_implementation = "eager"
     of_class = transformers.ModernBertForSequenceClassification if name == "modern_rank" else transformers.ModernBertModel
     return fill(of_class(config).float().eval())
