@@ -55,7 +55,8 @@ static struct rf_mapping map_file(struct rf_reading *reading, const char *path)
     return mapping;
 }
 
-const char *rf_hf_map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
+/* Maps a file of the folder and returns its path. Leaves *text alone if there is no such file. */
+static const char *map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
 {
     char *path = join_path(reading, name);
     if (!path || rf_file_bytes(path) < 0) return path;
@@ -116,7 +117,7 @@ static const char **list_shards(struct rf_reading *reading, size_t *n)
         return names;
     }
     struct rf_str index = {NULL, 0};
-    rf_hf_map_text(reading, index_name, &index);
+    map_text(reading, index_name, &index);
     if (!index.data) rf_bad(reading, RF_ERR_IO, "holds neither %s nor %s", single, index_name);
     path = join_path(reading, index_name);
     if (!path) return NULL;
@@ -150,6 +151,66 @@ static void name_source(struct rf_reading *reading)
     reading->source->name = rf_keep_text(reading, name);
 }
 
+/* ---- modules of sentence-transformers ---- */
+
+static const char modules_name[] = "modules.json";
+
+/* The path comes from a file and is opened, so it must be a folder in the folder. */
+static int is_folder_name(struct rf_str path)
+{
+    return path.bytes && path.bytes < 256 && path.data[0] != '.' &&
+           strlen(path.data) == path.bytes && !strpbrk(path.data, "/\\:");
+}
+
+/* Maps a file of a module's folder. Leaves *text alone if there is no such file. */
+static const char *map_part(struct rf_reading *reading, const char *folder, const char *name,
+                            struct rf_str *text)
+{
+    char part[300];
+    snprintf(part, sizeof part, "%s/%s", folder, name);
+    return map_text(reading, part, text);
+}
+
+static void map_dense(struct rf_reading *reading, struct rf_hf_module *module)
+{
+    struct rf_str tensors = {NULL, 0};
+    map_part(reading, module->path, "config.json", &module->config);
+    module->shard.path = map_part(reading, module->path, "model.safetensors", &tensors);
+    module->shard.data = (const unsigned char *)tensors.data;
+    module->shard.bytes = tensors.bytes;
+}
+
+static void map_modules(struct rf_reading *reading, struct rf_hf_files *files)
+{
+    struct rf_str text = {NULL, 0};
+    map_text(reading, modules_name, &text);
+    if (!text.data) return;
+    struct rf_json *list = rf_json_parse(reading, modules_name, text);
+    size_t n = rf_json_count(list);
+    if (!rf_json_is_array(list))
+        rf_bad_part(reading, modules_name, RF_ERR_FORMAT, "is not a JSON array");
+    rf_count(reading, n, modules_name);
+    files->modules = rf_keep(reading, n, sizeof *files->modules, "modules");
+    for (size_t i = 0; !reading->code && i < n; i++) {
+        struct rf_hf_module *module = &files->modules[files->n_modules];
+        struct rf_str path = rf_json_text(rf_json_get(rf_json_at(list, i), "path"));
+        const char *type =
+            rf_keep_text(reading, rf_json_text(rf_json_get(rf_json_at(list, i), "type")));
+        module->type = type && strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
+        module->path = rf_keep_text(reading, path);
+        if (reading->code) break;
+        files->n_modules++;
+        if (strcmp(module->type, "Dense") != 0) continue;
+        if (is_folder_name(path))
+            map_dense(reading, module);
+        else
+            rf_bad_part(reading, modules_name, RF_ERR_FORMAT,
+                        "names the folder \"%.*s\"; a folder in the same folder is expected",
+                        rf_shown(path), path.data);
+    }
+    rf_json_free(list);
+}
+
 int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
               struct rf_hf_files *files, struct rf_error *error)
 {
@@ -157,8 +218,8 @@ int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
     struct rf_reading reading = rf_reading_of(source, folder, error);
     map_shards(&reading, files, shard);
     for (size_t i = 0; i < N_TEXTS; i++)
-        rf_hf_map_text(&reading, texts[i].name, (struct rf_str *)((char *)files + texts[i].text));
-    rf_hf_map_modules(&reading, files);
+        map_text(&reading, texts[i].name, (struct rf_str *)((char *)files + texts[i].text));
+    map_modules(&reading, files);
     name_source(&reading);
     return reading.code;
 }

@@ -13,8 +13,8 @@ struct rf_hf_shard {
 
 /* A module of sentence-transformers. */
 struct rf_hf_module {
-    const char *type, *path;
-    int dense; /* its number among linear layers, from 1; 0: it is none */
+    const char *type, *path; /* the type's last name: "Dense" */
+    int dense;               /* its number among linear layers, from 1; 0: it is none */
     /* Of a linear layer; data is NULL for a missing file. */
     struct rf_str config;
     struct rf_hf_shard shard;
@@ -64,12 +64,6 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
  * after a failure. They live as long as the source. */
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
 
-/* Maps a file of the reading's folder and returns its path. Leaves *text alone if there is no such
- * file. */
-const char *rf_hf_map_text(struct rf_reading *reading, const char *name, struct rf_str *text);
-
-/* Lists the modules of sentence-transformers, and maps their files (hf_modules.c). */
-void rf_hf_map_modules(struct rf_reading *reading, struct rf_hf_files *files);
 /* Refuses modules that an encoder's vectors cannot go through, and numbers linear layers. */
 void rf_hf_check_modules(struct rf_hf *hf);
 

@@ -28,7 +28,4 @@ void rf_layout_expect(struct rf_reading *reading, unsigned char *expected, const
 void rf_layout_rope_factors(struct rf_reading *reading, unsigned char *expected, const char *name,
                             const float **to);
 
-/* Expects the layers behind an encoder's rows, as far as there are any (layout_heads.c). */
-void rf_layout_expect_heads(struct rf_reading *reading, unsigned char *expected);
-
 #endif
