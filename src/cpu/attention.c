@@ -218,7 +218,9 @@ static size_t first_seen(const struct rf_op *op, size_t position)
 static size_t seen_end(const struct cpu_view *view, const struct rf_op *op, size_t row)
 {
     const struct rf_rows *rows = view->groups[view->rows[row].group].rows;
-    return (size_t)(op->is_whole ? rows->first_pos + rows->n : view->rows[row].position + 1);
+    int32_t end = rows->first_pos + rows->n, position = view->rows[row].position;
+    if (!op->is_whole) return (size_t)position + 1;
+    return (size_t)(op->window && op->window < end - position ? position + op->window : end);
 }
 
 /* The first chunk that a row sees. Results over chunks that it does not see are not merged. */

@@ -50,7 +50,7 @@ enum {
     RF_KV_POSITIONS = 256, /* positions of a cache's block */
     RF_KV_RECENT = 128,    /* positions that are quantised together */
     RF_TREE_ROWS = 64,     /* most rows of a pass in which rows have parents */
-    RF_MAX_ROWS = 512,     /* most rows of any pass */
+    RF_MAX_ROWS = 512,     /* most rows of any pass but an encoder's, which reads a text whole */
     RF_MAX_BEST = 8        /* most candidates in a row's answer */
 };
 
@@ -245,8 +245,9 @@ enum rf_op_kind {
     RF_OP_SILU_GATE,    /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
                            where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
                            in[1] are undefined */
-    RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
-    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise, or with is_exact by the error function */
+    RF_OP_GELU_GATE,    /* out[0] = gelu(in[0]) * in[1], the approximation by tanh, or with is_exact
+                           by the error function */
+    RF_OP_GELU,         /* out[0] = gelu(in[0]), likewise */
     RF_OP_RELU2,        /* out[0] = max(in[0], 0)^2 */
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
@@ -285,7 +286,7 @@ struct rf_op {
     int may_stop;   /* a cancelled pass ends after this operation */
     int is_centred; /* of a NORM */
     int is_whole;   /* of an ATTENTION: rows attend to those behind them, too */
-    int is_exact;   /* of a GELU */
+    int is_exact;   /* of a GELU or GELU_GATE */
     int is_query;   /* of a ROPE_STORE, as norms_v */
     int norms_v;
     float scale;
@@ -387,7 +388,7 @@ struct rf_view_shape {
     enum rf_precision precision;
     enum rf_kv_type kv; /* the view reads caches in this form: theirs, or a coarser part of it */
     int has_window;     /* rf_window_has; else rows read all of their texts */
-    int32_t max_rows;   /* <= RF_MAX_ROWS */
+    int32_t max_rows;   /* <= RF_MAX_ROWS, or the longest text of an encoder */
     int32_t max_logits;
 };
 

@@ -79,7 +79,7 @@ struct plain_view {
     int code;            /* how it ended, with its error */
     struct rf_error error;
     int32_t n_rows;
-    struct row rows[RF_MAX_ROWS];
+    struct row *rows; /* [max_rows] */
 };
 
 /* Counts a call that can fail. */
