@@ -163,8 +163,13 @@ int gpu_cache_prepare(struct gpu_cache *cache, int32_t first, int32_t n, size_t 
                       struct rf_error *error)
 {
     gpu_cut_groups(cache, (size_t)first);
-    if (first == 0) cache->first_seen = 0;   /* whatever was loaded, it is written again */
-    gpu_give_up(cache, (size_t)(first + n)); /* now already: new blocks may take their memory */
+    if (first == 0) cache->first_seen = 0; /* whatever was loaded, it is written again */
+    /* Now already: new blocks may take their memory. A pass behind drafts gives up nothing: the
+     * next one may begin before them. */
+    if (first <= cache->settled) {
+        cache->settled = first;
+        gpu_give_up(cache, (size_t)(first + n));
+    }
     int code = gpu_own_blocks(cache, first, first + n, error);
     *n_groups_after = cache->n_groups;
     if (code || !cache->groups) return code;
@@ -213,6 +218,7 @@ void gpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
     gpu_enter(base->backend);
+    if (cache->settled > n) cache->settled = n;
     gpu_release_blocks(cache, gpu_chunks(n));
     gpu_cut_groups(cache, (size_t)n);
     gpu_release_groups(cache, cache->n_groups);
@@ -221,6 +227,7 @@ void gpu_cache_trim(struct rf_cache *base, int32_t n)
 void gpu_cache_settle(struct rf_cache *base, int32_t n)
 {
     gpu_enter(base->backend);
+    ((struct gpu_cache *)base)->settled = n;
     gpu_give_up((struct gpu_cache *)base, (size_t)n);
 }
 
@@ -270,6 +277,7 @@ int gpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, str
     if (code) return code;
     struct gpu_cache *made = (struct gpu_cache *)*copy;
     for (size_t c = 0; c < gpu_chunks(n); c++) share_block(&made->blocks[c], cache->blocks[c]);
+    made->settled = cache->settled < n ? cache->settled : n;
     made->first_seen = n ? cache->first_seen : 0;
     made->n_groups = cache->n_groups;
     gpu_cut_groups(made, (size_t)n);
@@ -509,6 +517,7 @@ int gpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_e
     if (!code) code = move_positions(cache, n, (char *)(uintptr_t)in, 1, error);
     if (code) return code;
     cache->n_groups = parts.groups;
+    cache->settled = n;
     cache->first_seen =
         has_windows ? rf_window_saved_from(base->shape.params, (size_t)n) * RF_KV_POSITIONS : 0;
     return 0;

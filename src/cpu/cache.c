@@ -152,6 +152,7 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
     size_t chunk = cpu_chunks((size_t)n);
+    if (cache->settled > (size_t)n) cache->settled = (size_t)n;
     cut_groups(cache, (size_t)n);
     for (int k = 0; k < RF_KV_KINDS; k++) {
         struct cpu_kv *kv = &cache->kinds[k];
@@ -190,9 +191,11 @@ static void give_up_windows(struct cpu_cache *cache, size_t n)
 
 void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
 {
-    give_up((struct cpu_cache *)base, (size_t)n);
-    give_up_windows((struct cpu_cache *)base, (size_t)n);
-    rf_cpu_states_settle((struct cpu_cache *)base, (size_t)n);
+    struct cpu_cache *cache = (struct cpu_cache *)base;
+    cache->settled = (size_t)n;
+    give_up(cache, (size_t)n);
+    give_up_windows(cache, (size_t)n);
+    rf_cpu_states_settle(cache, (size_t)n);
 }
 
 static int has_block(const void *kv, size_t c)
@@ -247,6 +250,7 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     int code = rf_cpu_cache_new(copy, base->backend, &base->shape, error);
     if (code) return code;
     struct cpu_cache *made = (struct cpu_cache *)*copy;
+    made->settled = cache->settled < (size_t)n ? cache->settled : (size_t)n;
     made->n_groups = cache->n_groups;
     cut_groups(made, (size_t)n);
     for (int k = 0; k < RF_KV_KINDS; k++) {
@@ -374,7 +378,12 @@ int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t
                          struct rf_error *error)
 {
     cut_groups(cache, first);
-    give_up(cache, first + n); /* now already, so that new blocks may take their memory */
+    /* Now already, so that new blocks may take their memory. A pass behind drafts gives up nothing:
+     * the next one may begin before them. */
+    if (first <= cache->settled) {
+        cache->settled = first;
+        give_up(cache, first + n);
+    }
     int code = own_blocks(cache, RF_KV_WHOLE, first, first + n, error);
     if (!code) code = own_blocks(cache, RF_KV_WINDOW, first, first + n, error);
     if (!code) code = rf_cpu_states_prepare(cache, first, n, error);

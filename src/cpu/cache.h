@@ -98,6 +98,7 @@ struct cpu_cache {
     struct cpu_states states; /* without blocks where no layer has one */
     struct cpu_kv kinds[RF_KV_KINDS];
     size_t n_groups;             /* groups that are quantised, of all kinds */
+    size_t settled;              /* positions; passes behind them read drafts */
     struct cpu_kv_layer *layers; /* [n_layer] */
 };
 

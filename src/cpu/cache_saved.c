@@ -156,6 +156,7 @@ int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct r
         saved[k] = saved_parts(cache, (enum rf_kv_kind)k, (size_t)n);
     int code = rf_cpu_cache_own(cache, saved, (size_t)n, error);
     if (code) return code;
+    cache->settled = (size_t)n;
     for (int k = 0; k < RF_KV_KINDS; k++) {
         load_kind(cache, (enum rf_kv_kind)k, &saved[k], (size_t)n, from);
         from += kind_bytes(&cache->kinds[k], &saved[k], (size_t)n);
