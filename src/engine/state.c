@@ -234,6 +234,12 @@ static int check_state_header(const struct rf_session *session, const char *path
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
                        header->version, VERSION);
+    if (header->version <= WHOLE_WINDOWS &&
+        rf_n_of_kind(&session->engine->source->params, RF_KV_WINDOW))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: a saved session of version %" PRIu32
+                       ", whose layers with a window are stored otherwise than in version %d",
+                       path, header->version, VERSION);
     if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
         return state_is_damaged(path, "the numbers of its tokens", error);
     size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t),

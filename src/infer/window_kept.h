@@ -90,12 +90,12 @@ static inline size_t rf_window_saved_from(const struct rf_params *params, size_t
  * newest, in one piece, and a place for each greater power of two. */
 static inline size_t rf_window_most(const struct rf_params *params, size_t n_ctx)
 {
-    enum { ENDS = 2, PASS = RF_MAX_ROWS / RF_KV_POSITIONS + 1 };
+    enum { ENDS = 2, PASS = RF_MAX_ROWS / RF_KV_POSITIONS };
     size_t blocks = (n_ctx + RF_KV_POSITIONS - 1) / RF_KV_POSITIONS, of = rf_window_blocks(params),
            tail = of + RF_WINDOW_TAIL / RF_KV_POSITIONS + ENDS, least = blocks;
     for (size_t near = 1; near <= blocks; near *= 2) {
         size_t newest = 2 * near + of, kept = newest > tail ? newest : tail;
-        for (size_t far = 2 * near; far <= blocks; far *= 2) kept += of;
+        for (size_t far = 2 * near; far + 2 * near <= blocks; far *= 2) kept += of;
         if (kept < least) least = kept;
     }
     return least + PASS < blocks ? (least + PASS) * RF_KV_POSITIONS : n_ctx;
