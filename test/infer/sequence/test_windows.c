@@ -100,7 +100,7 @@ static void failed_calls_change_nothing(struct bench *bench)
     struct rf_sequence *sequence = sequence_of(bench, N + MORE);
     prefill(bench, sequence, text, AT);
     int32_t n_failed = 0;
-    for (int32_t until = 1; until < 40; until += IS_SANITIZED ? 7 : 3) {
+    for (int32_t until = 1; until < 20; until += IS_SANITIZED ? 4 : 2) {
         struct rf_sequence *copy = fork_of(bench, sequence);
         bench->meter.until_failure = until;
         int code = rf_sequence_prefill(copy, bench->view, text + AT, LATER, NULL, NULL,
@@ -113,7 +113,7 @@ static void failed_calls_change_nothing(struct bench *bench)
         check_sequence(bench, copy, "behind an allocation that failed");
         rf_sequence_free(copy);
     }
-    CHECK(n_failed > 2);
+    CHECK(n_failed > 1);
     CHECK_INT(rf_sequence_prefill(sequence, bench->view, text + AT, LATER, cancels_late, NULL,
                                   &(struct rf_error){0}),
               RF_ERR_CANCELLED);
