@@ -281,6 +281,18 @@ INLINE void row_any_tile(const struct row_tile *tile, enum rf_format format, siz
     }
 }
 
+#if SCALED_CODES
+/* A tile of decoded codes is the same in both formats. In a function of its own gcc has registers
+ * for its sums. */
+static APART void RF_NAMED(row_decoded_tile)(const struct row_tile *tile, size_t nr, int nv)
+{
+    if (nv == DECODED_TILE)
+        row_any_tile(tile, RF_FORMAT_W4A8_ROW, nr, DECODED_TILE, 1);
+    else
+        row_any_tile(tile, RF_FORMAT_W4A8_ROW, nr, PER_PANEL, 1);
+}
+#endif
+
 /* Rows [i, i + n), at most PASS_ROWS, times some vectors of weight rows. */
 INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, size_t panel, int nv,
                      size_t i, size_t n, int is_decoded)
@@ -299,7 +311,14 @@ INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, s
         for (size_t r = 0; r < n; r += rows) {
             tile.x = (const char *)args->x + (i + r) * tile.row_bytes;
             tile.sums = sums + r * (size_t)nv * LANES;
-            row_any_tile(&tile, format, n - r < rows ? n - r : rows, nv, is_decoded);
+            size_t nr = n - r < rows ? n - r : rows;
+#if SCALED_CODES
+            if (is_decoded) {
+                RF_NAMED(row_decoded_tile)(&tile, nr, nv);
+                continue;
+            }
+#endif
+            row_any_tile(&tile, format, nr, nv, is_decoded);
         }
     }
     row_end(args, format, panel, 1, i, n, nv, sums);
