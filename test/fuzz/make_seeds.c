@@ -1,4 +1,5 @@
 /* Writes the fuzz targets' seed files from the tests' own writers: make_seeds test/fuzz/corpus */
+#include "fuzz/advisories.h"
 #include "model/head_writer.h"
 
 static FILE *open_seed(const char *folder, const char *name)
@@ -16,6 +17,18 @@ static void write_gguf(const char *folder, const char *name, void (*make)(struct
     size_t bytes, header;
     make(&model);
     unsigned char *data = w_bytes(&model, &bytes, &header);
+    FILE *file = open_seed(folder, name);
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+    free(data);
+}
+
+static void write_advisory(const char *folder, const struct advisory *advisory)
+{
+    char name[128];
+    size_t bytes;
+    unsigned char *data = advisory_bytes(advisory, &bytes);
+    snprintf(name, sizeof name, "gguf/%s", advisory->name);
     FILE *file = open_seed(folder, name);
     fwrite(data, 1, bytes, file);
     fclose(file);
@@ -74,6 +87,7 @@ int main(int argc, char **argv)
     if (argc != 2) return 2;
     write_gguf(argv[1], "gguf/llama", w_llama);
     write_gguf(argv[1], "gguf/qwen2", w_qwen2);
+    for (size_t i = 0; i < n_advisories; i++) write_advisory(argv[1], &advisories[i]);
     write_folder(argv[1], "safetensors/qwen2", hf_qwen2);
     write_folder(argv[1], "safetensors/llama", hf_llama);
     write_head(argv[1], "head/ids", w_head_ids);

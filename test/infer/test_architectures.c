@@ -185,18 +185,23 @@ static void check_same(const char *path, riffle_model *model, const struct text 
     check_chains(path, model, text, kv, ids);
 }
 
-/* `is_gguf`: the other container has the same matrices, whose passes are cut and drafted with only
- * once; its logits and likeliest tokens are compared like the first's. */
-/* A part of the model's layers that CUDA devices refuse; NULL: none. */
-static const char *state_of(const char *path)
+/* What CUDA devices refuse of a model, by its folder's name; NULL: nothing. */
+static const char *refused_part(const char *path)
 {
-    return strstr(path, "lfm2")            ? "convolutions"
-           : strstr(path, "qwen35")        ? "the delta rule"
-           : strstr(path, "granitehybrid") ? "Mamba-2"
-           : strstr(path, "nemotron")      ? "Mamba-2"
-                                           : NULL;
+    static const struct {
+        const char *folder, *part;
+    } refused[] = {{"lfm2", "convolutions"},
+                   {"qwen35", "the delta rule"},
+                   {"granitehybrid", "Mamba-2"},
+                   {"nemotron", "Mamba-2"},
+                   {"gemma4", "layers of different sizes"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strstr(path, refused[i].folder)) return refused[i].part;
+    return NULL;
 }
 
+/* `is_gguf`: the other container has the same matrices, whose passes are cut and drafted with only
+ * once; its logits and likeliest tokens are compared like the first's. */
 static void check_model(const char *path, FILE *file, int is_gguf)
 {
     static struct text text;
@@ -206,10 +211,10 @@ static void check_model(const char *path, FILE *file, int is_gguf)
     riffle_model_options_init(&options, sizeof options);
     options.chain = "ngram > mxfp4";
     int code = riffle_model_open(&model, path, &options);
-    const char *state = state_of(path);
-    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 && state) {
+    const char *refused = refused_part(path);
+    if (strcmp(rf_backend_kinds[0]->name, "cuda") == 0 && refused) {
         CHECK_INT(code, RIFFLE_ERR_UNSUPPORTED);
-        CHECK_MSG(strstr(riffle_last_error(), state), "%s", riffle_last_error());
+        CHECK_MSG(strstr(riffle_last_error(), refused), "%s", riffle_last_error());
         return;
     }
     CHECK_MSG(code == 0, "%s", riffle_last_error());
