@@ -95,6 +95,11 @@ const struct option option_table[] = {
      "and goes on"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
      "score only the first N windows (default: all)"},
+    {"--reference", NULL, "MODEL", OPTION_TEXT, VERB_PERPLEXITY, AT(reference), 0, 0, NULL,
+     "how far its probabilities are from those of MODEL, computed in 16 bits, or of a file of "
+     "--save-reference"},
+    {"--save-reference", NULL, "FILE", OPTION_TEXT, VERB_PERPLEXITY, AT(save_reference), 0, 0, NULL,
+     "write the probabilities, for --reference or llama.cpp's --kl-divergence-base"},
     {"--repeats", "-r", "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
      "rounds of measurement; medians and quartiles are shown (default 5; with --suite 1)"},
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
