@@ -11,6 +11,15 @@ struct rf_hf_shard {
     size_t bytes;
 };
 
+/* A module of sentence-transformers. */
+struct rf_hf_module {
+    const char *type, *path; /* the type's last name: "Dense" */
+    int dense;               /* its number among linear layers, from 1; 0: it is none */
+    /* Of a linear layer; data is NULL for a missing file. */
+    struct rf_str config;
+    struct rf_hf_shard shard;
+};
+
 /* The bytes of a folder's files; data is NULL for a missing file. They live as long as the
  * source. */
 struct rf_hf_files {
@@ -20,6 +29,8 @@ struct rf_hf_files {
     struct rf_str chat_template_jinja, chat_template_json;
     struct rf_hf_shard *shards;
     size_t n_shards;
+    struct rf_hf_module *modules; /* in their order */
+    size_t n_modules;
 };
 
 /* A folder while it is read. The JSON documents are parsed; NULL for a missing file. */
@@ -54,6 +65,9 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
 /* The distinct shard names of a model.safetensors.index.json, which is the reading's path; NULL
  * after a failure. They live as long as the source. */
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
+
+/* Refuses modules that an encoder's vectors cannot go through, and numbers linear layers. */
+void rf_hf_check_modules(struct rf_hf *hf);
 
 void rf_hf_read_params(struct rf_hf *hf);
 

@@ -85,6 +85,25 @@ class Run(Case):
                     shown = self.ok(*ONCE, "--max-tokens", "48", *chain, *gamma, *sampling)
                     self.assertEqual((shown.out, shown.err), (plain, ""), (chain, gamma, sampling))
 
+    def test_casts_to_w4(self):
+        """Integer sums draft for floats whose rows are whole groups of 128; other rows are refused by name."""
+        model = Gguf()
+        for tensor in model.tensors:
+            tensor.ne = [{32: 128, 16: 64, 64: 256, 300: 300}[n] for n in tensor.ne]
+        for key, value in [("embedding_length", 128), ("feed_forward_length", 256), ("rope.dimension_count", 64)]:
+            model.set("llama." + key, U32, value)
+        once = ["run", model.write(self.path("")), "-p", "w280 w290", "--max-tokens", "40", "--threads", "2"]
+        for sampling in [[], ["--temp", "1", "--seed", "11"]][BRIEF:]:
+            plain = self.ok(*once, "--chain", "none", *sampling).out
+            for chain in ["w4", "ngram > w4", "w4:window > w4:kv4 > w4"]:
+                kv = ["--kv", "q8"] if "kv4" in chain else []
+                wanted = self.ok(*once, "--chain", "none", *kv, *sampling).out if kv else plain
+                self.assertEqual(self.ok(*once, "--chain", chain, "--gamma", "4", *kv, *sampling).out, wanted, chain)
+        shown = self.json(*once, "--chain", "w4", "--gamma", "4")
+        self.assertEqual(shown["chain"], "w4 > target")
+        self.assertGreater(shown["levels"][0]["accepted"], 0)
+        self.fails(1, *ONCE, "--chain", "w4", says=["w4", "multiple of 128", "output.weight have 64"])
+
     def test_cache_folder(self):
         """Made where something may be kept in it, by the user's own rules; its absence is no error."""
         for env, made in [({}, ".cache/riffle"), ({"XDG_CACHE_HOME": self.path("c")}, "c/riffle")]:

@@ -107,9 +107,9 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, ANSWERS | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, corpus, head, a model, mxfp4, q4, stored or a8. "
-     "The "
-     "chain does not change the answer. For long texts: with --kv q8, the levels kv4, mxfp4:kv4, "
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, head, a model, mxfp4, q4, w4, stored or "
+     "a8. The chain does not change the answer. For long texts: with --kv q8, the levels kv4, "
+     "mxfp4:kv4, "
      "q4:kv4 and stored:kv4 read the KV cache in 4 bits; window, mxfp4:window, q4:window and "
      "stored:window read the text's beginning and its last 1,000 to 1,500 tokens alone"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,
