@@ -336,4 +336,5 @@ def main():
         write_numbers(f"{folder}/expected.txt", cases)
 
 
-main()
+if __name__ == "__main__":
+    main()

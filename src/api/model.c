@@ -73,7 +73,7 @@ int riffle_model_get_kind(const riffle_model *model)
 int riffle_model_get_pooling(const riffle_model *model)
 {
     if (!model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "model is NULL");
-    return (int)rf_encoder_usual_pooling(model->engine->source->pooling);
+    return (int)rf_encoder_usual_pooling(model->engine->source);
 }
 
 const char *riffle_model_get_prompt_name(const riffle_model *model, size_t i)

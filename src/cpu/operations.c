@@ -253,8 +253,14 @@ void rf_cpu_gate(struct cpu_view *view, struct rf_worker *worker, const struct r
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         if (op->cap > 0) clamp_gate(op, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
-        kernel(gated, buffer_row(gate, i) + first, buffer_row(up, i) + (size_t)op->column + first,
-               n);
+        const float *of_gate = buffer_row(gate, i) + first,
+                    *of_up = buffer_row(up, i) + (size_t)op->column + first;
+        if (op->is_exact) {
+            view->kernels->gelu(gated, of_gate, n);
+            for (size_t j = 0; j < n; j++) gated[j] *= of_up[j];
+        } else {
+            kernel(gated, of_gate, of_up, n);
+        }
         rf_cpu_pack(view, out, i, first, n, gated);
     }
 }

@@ -6,14 +6,9 @@
 #include <assert.h>
 #include <math.h>
 
+#include "engine/encoder_head.h"
 #include "infer/program.h"
 #include "text/tokenizer.h"
-
-/* A linear layer of the head of classification, [rows][n_embd]; rows is 0: there is none. */
-struct cls_layer {
-    float *weight, *bias;
-    int32_t rows;
-};
 
 struct rf_encoder {
     const struct rf_allocator *allocator;
@@ -24,10 +19,10 @@ struct rf_encoder {
     riffle_pooling pooling[RF_ENCODER_TEXTS]; /* of the last pass */
     riffle_pooling usual;                     /* the model's */
     int is_reranker;
-    struct cls_layer dense, out;
+    struct rf_encoder_head head;
     int32_t n_ctx, width, sep;
-    double *sum;                   /* [width] */
-    float *vector, *dense_results; /* [width] */
+    double *sum;   /* [width] */
+    float *vector; /* [width] */
 };
 
 int rf_engine_refuse_encoder(const struct rf_engine *engine, struct rf_error *error)
@@ -42,37 +37,10 @@ int rf_engine_refuse_encoder(const struct rf_engine *engine, struct rf_error *er
 
 /* ---- making one ---- */
 
-static int load_values(struct rf_encoder *encoder, const struct rf_source *source, const char *name,
-                       float **values, int32_t *rows, struct rf_error *error)
+riffle_pooling rf_encoder_usual_pooling(const struct rf_source *source)
 {
-    const struct rf_tensor *tensor = rf_source_tensor(source, name);
-    if (!tensor) return 0;
-    size_t n = (size_t)rf_tensor_elements(tensor);
-    *values = rf_malloc(encoder->allocator, n, sizeof **values, "reranker", error);
-    if (!*values) return RF_ERR_MEMORY;
-    rf_dequantize_f32(tensor->dtype, tensor->data, *values, n);
-    if (rows) *rows = (int32_t)tensor->ne[1];
-    return 0;
-}
-
-/* The layer in front of the last one is followed by tanh. */
-static int load_head(struct rf_encoder *encoder, const struct rf_source *source,
-                     struct rf_error *error)
-{
-    struct cls_layer *dense = &encoder->dense, *out = &encoder->out;
-    int code = load_values(encoder, source, RF_CLS ".weight", &dense->weight, &dense->rows, error);
-    if (!code) code = load_values(encoder, source, RF_CLS ".bias", &dense->bias, NULL, error);
-    if (!code)
-        code = load_values(encoder, source, RF_CLS_OUT ".weight", &out->weight, &out->rows, error);
-    if (!code) code = load_values(encoder, source, RF_CLS_OUT ".bias", &out->bias, NULL, error);
-    if (code || out->rows) return code;
-    *out = *dense;
-    *dense = (struct cls_layer){0};
-    return 0;
-}
-
-riffle_pooling rf_encoder_usual_pooling(enum rf_pooling named)
-{
+    enum rf_pooling named = source->pooling;
+    if (named == RF_POOLING_RANK && source->params.cls_mean) return RIFFLE_POOL_MEAN;
     return named == RF_POOLING_CLS || named == RF_POOLING_RANK ? RIFFLE_POOL_CLS
            : named == RF_POOLING_LAST                          ? RIFFLE_POOL_LAST
                                                                : RIFFLE_POOL_MEAN;
@@ -87,26 +55,25 @@ int rf_encoder_new(struct rf_encoder **encoder, const struct rf_session *session
     size_t width = (size_t)params->n_embd;
     *encoder = NULL;
     struct rf_encoder *made = rf_calloc(
-        &engine->allocator, 1,
-        sizeof *made + width * (sizeof *made->sum + 2 * sizeof *made->vector), "encoder", error);
+        &engine->allocator, 1, sizeof *made + width * (sizeof *made->sum + sizeof *made->vector),
+        "encoder", error);
     if (!made) return RF_ERR_MEMORY;
     made->allocator = &engine->allocator;
     made->params = *params;
     made->params.n_layer = 1;
-    made->usual = rf_encoder_usual_pooling(engine->source->pooling);
+    made->usual = rf_encoder_usual_pooling(engine->source);
     made->is_reranker = engine->source->pooling == RF_POOLING_RANK;
     made->n_ctx = params->n_ctx_train;
     made->width = params->n_embd;
     made->sep = rf_tokenizer_sep(engine->tokenizer);
     made->sum = (double *)(made + 1);
     made->vector = (float *)(made->sum + width);
-    made->dense_results = made->vector + width;
     const struct rf_view_options options = {.precision = engine->precision,
                                             .max_rows = made->n_ctx > RF_MAX_ROWS ? made->n_ctx
                                                                                   : RF_MAX_ROWS,
                                             .taps = &last,
                                             .n_taps = 1};
-    int code = made->is_reranker ? load_head(made, engine->source, error) : 0;
+    int code = rf_encoder_head_load(&made->head, engine->source, &engine->allocator, error);
     if (!code) code = rf_view_new(&made->view, engine->model, session->queue, &options, error);
     if (code) {
         rf_encoder_free(made);
@@ -122,10 +89,7 @@ void rf_encoder_free(struct rf_encoder *encoder)
     for (int32_t i = 0; i < RF_ENCODER_TEXTS; i++)
         if (encoder->caches[i]) encoder->caches[i]->backend->ops->cache_free(encoder->caches[i]);
     rf_view_free(encoder->view);
-    rf_free(encoder->allocator, encoder->dense.weight);
-    rf_free(encoder->allocator, encoder->dense.bias);
-    rf_free(encoder->allocator, encoder->out.weight);
-    rf_free(encoder->allocator, encoder->out.bias);
+    rf_encoder_head_free(&encoder->head);
     rf_free(encoder->allocator, encoder);
 }
 
@@ -195,26 +159,15 @@ static int add_row(struct rf_encoder *encoder, int32_t row, struct rf_error *err
     return code;
 }
 
-static void apply_layer(const struct cls_layer *layer, const float *x, int32_t n, float *out)
+/* Makes the vector's length 1. */
+static void normalise(struct rf_encoder *encoder)
 {
-    for (int32_t r = 0; r < layer->rows; r++) {
-        double sum = layer->bias ? (double)layer->bias[r] : 0.0;
-        for (int32_t j = 0; j < n; j++)
-            sum += (double)layer->weight[(size_t)r * (size_t)n + (size_t)j] * (double)x[j];
-        out[r] = (float)sum;
-    }
-}
-
-/* The score of the first row, which `vector` holds, in its place. */
-static void score(struct rf_encoder *encoder)
-{
-    float *x = encoder->vector;
-    if (encoder->dense.rows) {
-        apply_layer(&encoder->dense, x, encoder->width, encoder->dense_results);
-        for (int32_t j = 0; j < encoder->width; j++) x[j] = tanhf(encoder->dense_results[j]);
-    }
-    apply_layer(&encoder->out, x, encoder->width, encoder->dense_results);
-    x[0] = encoder->dense_results[0];
+    double squares = 0.0;
+    for (int32_t j = 0; j < encoder->width; j++)
+        squares += (double)encoder->vector[j] * (double)encoder->vector[j];
+    double scale = squares > 0.0 ? 1.0 / sqrt(squares) : 0.0;
+    for (int32_t j = 0; j < encoder->width; j++)
+        encoder->vector[j] = (float)((double)encoder->vector[j] * scale);
 }
 
 const float *rf_encoder_vector(struct rf_encoder *encoder, int32_t i, int32_t *width,
@@ -228,12 +181,14 @@ const float *rf_encoder_vector(struct rf_encoder *encoder, int32_t i, int32_t *w
             end = pooling == RIFFLE_POOL_CLS ? 1 : n;
     for (int32_t r = first; !code && r < end; r++) code = add_row(encoder, begin + r, error);
     if (code) return NULL;
-    double squares = 0.0;
-    for (int32_t j = 0; j < encoder->width; j++) squares += encoder->sum[j] * encoder->sum[j];
-    double scale = encoder->is_reranker ? 1.0 : squares > 0.0 ? 1.0 / sqrt(squares) : 0.0;
     for (int32_t j = 0; j < encoder->width; j++)
-        encoder->vector[j] = (float)(encoder->sum[j] * scale);
-    if (encoder->is_reranker) score(encoder);
+        encoder->vector[j] = (float)(encoder->sum[j] / (end - first));
+    if (encoder->is_reranker) {
+        encoder->vector[0] = rf_encoder_head_score(&encoder->head, encoder->vector);
+    } else {
+        rf_encoder_head_apply(&encoder->head, encoder->vector);
+        normalise(encoder);
+    }
     *width = encoder->is_reranker ? 1 : encoder->width;
     return encoder->vector;
 }

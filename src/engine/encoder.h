@@ -31,8 +31,9 @@ int rf_encoder_read(struct rf_encoder *encoder, const struct rf_encoder_text *te
 const float *rf_encoder_vector(struct rf_encoder *encoder, int32_t i, int32_t *width,
                                struct rf_error *error);
 
-/* The pooling that a file names, in the words of requests; the mean where it names none. */
-riffle_pooling rf_encoder_usual_pooling(enum rf_pooling named);
+/* The pooling that a file names, in the words of requests; the mean where it names none, and of a
+ * reranker what its head reads. */
+riffle_pooling rf_encoder_usual_pooling(const struct rf_source *source);
 
 /* A sentence for callers who want an answer from an encoder. Returns 0 where the model is none. */
 int rf_engine_refuse_encoder(const struct rf_engine *engine, struct rf_error *error);

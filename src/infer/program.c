@@ -10,7 +10,7 @@
 #include "infer/features.h"
 #include "infer/pass.h"
 
-enum { LAYER_OPS = 26, HEAD_OPS = 3 };
+enum { HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
 {
@@ -75,9 +75,10 @@ static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_sl
     both->n = 2;
     both->out[1] = (enum rf_slot)(to + 1);
     both->weight[1] = up;
-    add_op(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE, i, to,
-           (enum rf_slot)(to + 2), NULL)
-        ->in[1] = (enum rf_slot)(to + 1);
+    struct rf_op *gated = add_op(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE,
+                                 i, to, (enum rf_slot)(to + 2), NULL);
+    gated->in[1] = (enum rf_slot)(to + 1);
+    gated->is_exact = program->params->gelu && program->params->gelu_exact;
     return both;
 }
 
@@ -382,17 +383,22 @@ static void add_stream_norm(struct rf_program *program, int32_t i, const struct 
     op->bias[0] = bias;
 }
 
-/* A layer of an encoder: norms follow the sums. One cache serves all layers, as no later pass reads
- * the keys and values. */
-static void add_encoder_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+/* Makes a layer, whose operations begin at `first`, one of an encoder. One cache serves all layers,
+ * as no later pass reads the keys and values. */
+static void see_whole_texts(struct rf_program *program, int32_t first)
 {
-    add_op(program, RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, NULL)->may_stop = 1;
-    int32_t first = program->n_body;
-    add_attention_branch(program, i, layer, 0);
     for (struct rf_op *op = program->body + first; op < program->body + program->n_body; op++) {
         if (op->kind == RF_OP_ATTENTION) op->is_whole = 1;
         if (op->kind == RF_OP_ATTENTION || op->kind == RF_OP_ROPE_STORE) op->layer = 0;
     }
+}
+
+/* A layer whose norms follow the sums. */
+static void add_layer_with_stream_norms(struct rf_program *program, int32_t i,
+                                        const struct rf_layer *layer)
+{
+    add_op(program, RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, NULL)->may_stop = 1;
+    add_attention_branch(program, i, layer, 0);
     add_stream_norm(program, i, layer->attn_out_norm, layer->attn_out_norm_bias);
     add_op(program, RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, NULL);
     add_dense(program, i, layer);
@@ -432,10 +438,6 @@ static void add_layer_inputs(struct rf_program *program, const struct rf_model *
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
 {
-    if (program->params->encoder) {
-        add_encoder_layer(program, i, layer);
-        return;
-    }
     add_input(program, i, layer->attn_norm, layer->attn_norm_bias)->may_stop = 1;
     if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     if (layer->conv)
@@ -464,6 +466,19 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         add_branch(program, i, slot_of(program->params, i, RF_SLOT_GATED), layer->down,
                    layer->down_bias, layer->ffn_post_norm);
     add_layer_input(program, i, layer);
+}
+
+/* Results of the last layer go through the last norm, as an encoder has no head. */
+static void add_encoder_layer(struct rf_program *program, int32_t i, const struct rf_model *model)
+{
+    int32_t first = program->n_body;
+    if (program->params->no_input_norm)
+        add_layer_with_stream_norms(program, i, &model->layers[i]);
+    else
+        add_layer(program, i, &model->layers[i], 0);
+    see_whole_texts(program, first);
+    if (i == program->params->n_layer - 1 && model->output_norm)
+        add_stream_norm(program, i, model->output_norm, model->output_norm_bias);
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)
@@ -567,12 +582,22 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     program->n_slots = RF_SLOT_TAP + n_taps + (options->head != NULL);
 }
 
+void rf_program_one_layer(struct rf_program *program, const struct rf_layer *layer)
+{
+    add_layer(program, 0, layer, 0);
+}
+
+void rf_program_shape_slots(struct rf_program *program)
+{
+    shape_slots(program, &(struct rf_view_options){.max_rows = 1});
+}
+
 /* The program and its operations in one block. */
 static int program_new(struct rf_program **program, const struct rf_model *model,
                        const struct rf_view_options *options, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    size_t most = 5 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
+    size_t most = 5 + (size_t)params->n_layer * RF_LAYER_OPS + (size_t)options->n_taps +
                   (options->taps_inputs ? RF_LAYER_INPUTS : 0) +
                   (options->head ? RF_FEATURE_OPS : 0);
     *program =
@@ -588,11 +613,14 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     embed->scale = factor_or_1(params->embedding_scale);
     embed->weight[1] = model->position_embd;
     embed->weight[2] = model->token_types;
-    if (params->encoder) add_stream_norm(made, -1, model->embd_norm, model->embd_norm_bias);
+    if (params->embd_norm) add_stream_norm(made, -1, model->embd_norm, model->embd_norm_bias);
     add_layer_inputs(made, model);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
-        add_layer(made, i, &model->layers[i], options->taps_inputs);
+        if (params->encoder)
+            add_encoder_layer(made, i, model);
+        else
+            add_layer(made, i, &model->layers[i], options->taps_inputs);
         add_tap(made, i, options);
     }
     made->n_body += rf_features_ops(options->head, made->body + made->n_body);

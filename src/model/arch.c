@@ -206,6 +206,7 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "bert",
      .gguf_rope = RF_ROPE_NEOX,
      .traits = {.encoder = 1,
+                .embd_norm = 1,
                 .layer_norm = 1,
                 .norm_bias = 1,
                 .no_input_norm = 1,
@@ -219,10 +220,35 @@ const struct rf_arch_row rf_arch_rows[] = {
      .name = "nomic-bert",
      .gguf_rope = RF_ROPE_NEOX,
      .traits = {.encoder = 1,
+                .embd_norm = 1,
                 .layer_norm = 1,
                 .norm_bias = 1,
                 .no_input_norm = 1,
                 .fused = RF_FUSED_QKV}},
+    {.arch = RF_ARCH_MODERN_BERT,
+     .name = "modern-bert",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.encoder = 1,
+                .embd_norm = 1,
+                .no_first_norm = 1,
+                .layer_norm = 1,
+                .gelu = 1,
+                .gelu_exact = 1,
+                .fused = RF_FUSED_QKV | RF_FUSED_GATE_UP,
+                .rope_local.theta = 10000},
+     .flags = {RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE, 0},
+     .period = 3,
+     .by_window = 1},
+    {.arch = RF_ARCH_GEMMA_EMBEDDING, /* gemma3 as an encoder */
+     .name = "gemma-embedding",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_CAPS | RF_KEYS_WINDOW,
+     .traits = {.encoder = 1, .qk_norm = 1, .post_norm = 1, .gelu = 1, .rope_local.theta = 10000},
+     .flags = {RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE, 0},
+     .period = 6,
+     .odd_one = 5,
+     .sqrt_embedding = 1},
     {.name = NULL},
 };
 
@@ -260,6 +286,8 @@ void rf_arch_end(struct rf_reading *reading)
     if (params->window > 0 && !(row->keys & RF_KEYS_WINDOW))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "a sliding window is not supported in a %s model",
                row->name);
+    /* An encoder's window is stated as that of both sides together. */
+    if (params->encoder && params->window > 0) params->window = params->window / 2 + 1;
     if (row->sqrt_embedding) params->embedding_scale = sqrtf((float)params->n_embd);
     if (!row->period || params->layer_flags || (row->by_window && !params->window)) return;
     uint8_t *flags = rf_arch_own_flags(reading);

@@ -115,6 +115,8 @@ void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch);
 /* Reads all parameters but n_vocab and others that depend on tensors. Those of a head are a
  * llama's, under the head's keys. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
+/* Reads how texts become vectors (gguf_encoder.c). */
+void rf_gguf_read_pooling(struct rf_gguf *gguf);
 /* Parts of it for latent attention (gguf_latent.c): sizes of heads, whose number is read, and the
  * factor of scores; how experts' shares are made; groups of experts and the shared one. */
 void rf_gguf_read_latent(struct rf_gguf *gguf);

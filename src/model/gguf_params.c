@@ -293,7 +293,8 @@ static void read_window_pattern(struct rf_gguf *gguf)
                params->n_layer);
     uint8_t *flags = gguf->reading->code ? NULL : rf_arch_own_flags(gguf->reading);
     for (int32_t i = 0; flags && i < params->n_layer; i++)
-        flags[i] = row->flags[is_list ? !value->data[i] : i % period == period - 1];
+        flags[i] =
+            row->flags[is_list ? !value->data[i] : i % period == (row->odd_one ? period - 1 : 0)];
 }
 
 /* The base frequency in layers with a rotation of their own: the architecture's, else that of the
@@ -387,23 +388,6 @@ static void read_sampling(struct rf_gguf *gguf)
     sampling->min_p = gguf_recommended(gguf, "general.sampling.min_p", 0);
     sampling->repeat_penalty = gguf_recommended(gguf, "general.sampling.penalty_repeat", 0);
     sampling->repeat_last_n = gguf_recommended(gguf, "general.sampling.penalty_last_n", 1);
-}
-
-/* The numbers are llama.cpp's. */
-static void gguf_pooling(struct rf_gguf *gguf)
-{
-    int64_t named = rf_gguf_integer(gguf, ".pooling_type", INT32_MIN, INT32_MAX, 0);
-    static const enum rf_pooling known[] = {RF_POOLING_NONE, RF_POOLING_MEAN, RF_POOLING_CLS,
-                                            RF_POOLING_LAST, RF_POOLING_RANK};
-    struct rf_source *source = gguf->reading->source;
-    int is_known = named >= 0 && named < (int64_t)(sizeof known / sizeof *known);
-    int may_be = is_known && (source->params.encoder || named == 1 || named == 3);
-    source->pooling = may_be ? known[named] : RF_POOLING_NONE;
-    if (source->params.encoder && !is_known)
-        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "key %s is %" PRId64 "; known are 0 (none), 1 (mean), 2 (the first token), 3 (the "
-               "last) and 4 (a reranker)",
-               gguf->key, named);
 }
 
 /* Makers may write any number here, or another type: then the file names no mix. */
@@ -507,6 +491,6 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     if (!gguf->reading->code) rf_arch_end(gguf->reading);
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
-    gguf_pooling(gguf);
+    rf_gguf_read_pooling(gguf);
     gguf_file_type(gguf);
 }

@@ -55,13 +55,14 @@ static struct rf_mapping map_file(struct rf_reading *reading, const char *path)
     return mapping;
 }
 
-/* Maps a file of the folder. Leaves *text alone if there is no such file. */
-static void map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
+/* Maps a file of the folder and returns its path. Leaves *text alone if there is no such file. */
+static const char *map_text(struct rf_reading *reading, const char *name, struct rf_str *text)
 {
     char *path = join_path(reading, name);
-    if (!path || rf_file_bytes(path) < 0) return;
+    if (!path || rf_file_bytes(path) < 0) return path;
     struct rf_mapping mapping = map_file(reading, path);
     *text = (struct rf_str){mapping.data ? (const char *)mapping.data : "", mapping.bytes};
+    return path;
 }
 
 static int text_order(const void *a, const void *b)
@@ -150,6 +151,66 @@ static void name_source(struct rf_reading *reading)
     reading->source->name = rf_keep_text(reading, name);
 }
 
+/* ---- modules of sentence-transformers ---- */
+
+static const char modules_name[] = "modules.json";
+
+/* The path comes from a file and is opened, so it must be a folder in the folder. */
+static int is_folder_name(struct rf_str path)
+{
+    return path.bytes && path.bytes < 256 && path.data[0] != '.' &&
+           strlen(path.data) == path.bytes && !strpbrk(path.data, "/\\:");
+}
+
+/* Maps a file of a module's folder. Leaves *text alone if there is no such file. */
+static const char *map_part(struct rf_reading *reading, const char *folder, const char *name,
+                            struct rf_str *text)
+{
+    char part[300];
+    snprintf(part, sizeof part, "%s/%s", folder, name);
+    return map_text(reading, part, text);
+}
+
+static void map_dense(struct rf_reading *reading, struct rf_hf_module *module)
+{
+    struct rf_str tensors = {NULL, 0};
+    map_part(reading, module->path, "config.json", &module->config);
+    module->shard.path = map_part(reading, module->path, "model.safetensors", &tensors);
+    module->shard.data = (const unsigned char *)tensors.data;
+    module->shard.bytes = tensors.bytes;
+}
+
+static void map_modules(struct rf_reading *reading, struct rf_hf_files *files)
+{
+    struct rf_str text = {NULL, 0};
+    map_text(reading, modules_name, &text);
+    if (!text.data) return;
+    struct rf_json *list = rf_json_parse(reading, modules_name, text);
+    size_t n = rf_json_count(list);
+    if (!rf_json_is_array(list))
+        rf_bad_part(reading, modules_name, RF_ERR_FORMAT, "is not a JSON array");
+    rf_count(reading, n, modules_name);
+    files->modules = rf_keep(reading, n, sizeof *files->modules, "modules");
+    for (size_t i = 0; !reading->code && i < n; i++) {
+        struct rf_hf_module *module = &files->modules[files->n_modules];
+        struct rf_str path = rf_json_text(rf_json_get(rf_json_at(list, i), "path"));
+        const char *type =
+            rf_keep_text(reading, rf_json_text(rf_json_get(rf_json_at(list, i), "type")));
+        module->type = type && strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
+        module->path = rf_keep_text(reading, path);
+        if (reading->code) break;
+        files->n_modules++;
+        if (strcmp(module->type, "Dense") != 0) continue;
+        if (is_folder_name(path))
+            map_dense(reading, module);
+        else
+            rf_bad_part(reading, modules_name, RF_ERR_FORMAT,
+                        "names the folder \"%.*s\"; a folder in the same folder is expected",
+                        rf_shown(path), path.data);
+    }
+    rf_json_free(list);
+}
+
 int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
               struct rf_hf_files *files, struct rf_error *error)
 {
@@ -158,6 +219,7 @@ int rf_hf_map(struct rf_source *source, const char *folder, const char *shard,
     map_shards(&reading, files, shard);
     for (size_t i = 0; i < N_TEXTS; i++)
         map_text(&reading, texts[i].name, (struct rf_str *)((char *)files + texts[i].text));
+    map_modules(&reading, files);
     name_source(&reading);
     return reading.code;
 }
@@ -182,9 +244,13 @@ static void hf_read_pooling(struct rf_hf *hf)
         hf->reading.source->pooling = RF_POOLING_MEAN;
     if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_lasttoken"), &flag) && flag)
         hf->reading.source->pooling = RF_POOLING_LAST;
+    struct rf_str mode = rf_json_text(rf_json_get(hf->pooling, "pooling_mode")); /* newer */
+    if (rf_str_is(mode, "mean")) hf->reading.source->pooling = RF_POOLING_MEAN;
+    if (rf_str_is(mode, "lasttoken")) hf->reading.source->pooling = RF_POOLING_LAST;
     if (!hf->reading.source->params.encoder) return;
     if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_cls_token"), &flag) && flag)
         hf->reading.source->pooling = RF_POOLING_CLS;
+    if (rf_str_is(mode, "cls")) hf->reading.source->pooling = RF_POOLING_CLS;
     if (hf->pooling && !hf->reading.source->pooling)
         rf_bad_part(&hf->reading, "1_Pooling/config.json", RF_ERR_UNSUPPORTED,
                     "names no pooling that is supported: these are the mean of the tokens, the "
@@ -225,6 +291,7 @@ static void hf_read_all(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
     if (!reading->code) rf_hf_read_params(hf);
+    if (!reading->code && reading->source->params.encoder) rf_hf_check_modules(hf);
     if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_hf_read_sampling(hf);
     hf_read_pooling(hf);

@@ -11,6 +11,15 @@ struct rf_hf_shard {
     size_t bytes;
 };
 
+/* A module of sentence-transformers. */
+struct rf_hf_module {
+    const char *type, *path; /* the type's last name: "Dense" */
+    int dense;               /* its number among linear layers, from 1; 0: it is none */
+    /* Of a linear layer; data is NULL for a missing file. */
+    struct rf_str config;
+    struct rf_hf_shard shard;
+};
+
 /* The bytes of a folder's files; data is NULL for a missing file. They live as long as the
  * source. */
 struct rf_hf_files {
@@ -20,6 +29,8 @@ struct rf_hf_files {
     struct rf_str chat_template_jinja, chat_template_json;
     struct rf_hf_shard *shards;
     size_t n_shards;
+    struct rf_hf_module *modules; /* in their order */
+    size_t n_modules;
 };
 
 /* A folder while it is read. The JSON documents are parsed; NULL for a missing file. */
@@ -33,6 +44,8 @@ struct rf_hf {
     int is_tied;                /* the output head is the embedding */
     int adds_one;               /* weights w of norms count as 1 + w */
     int32_t n_further;          /* layers behind the model's own, which are left out */
+    int32_t mtp_layer;          /* the layer for further tokens is read, under this number, and no
+                                   other tensor; 0: a model, which leaves it out */
     int32_t position_offset;    /* rows of the positions' table that no token of a text has */
     /* Of a draft head. Writes GGUF's name of a tensor, "" for one that is left out; 0: the name is
      * not known. NULL: the tensors are a model's. */
@@ -52,6 +65,9 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
 /* The distinct shard names of a model.safetensors.index.json, which is the reading's path; NULL
  * after a failure. They live as long as the source. */
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
+
+/* Refuses modules that an encoder's vectors cannot go through, and numbers linear layers. */
+void rf_hf_check_modules(struct rf_hf *hf);
 
 void rf_hf_read_params(struct rf_hf *hf);
 
@@ -94,6 +110,16 @@ void rf_safetensors_read(struct rf_hf *hf);
 void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *buffer,
                        size_t bytes);
 void rf_hf_read_vocab(struct rf_hf *hf);
+
+/* Names of the layer for further tokens (hf_mtp.c). Whether a tensor is one of its. */
+int rf_hf_is_mtp(const char *name);
+/* Writes GGUF's name of a tensor beside the layer's; 0: it is of the layer, or unknown. */
+int rf_hf_mtp_name(int32_t layer, const char *name, char *buffer, size_t bytes);
+/* The name that a tensor of the layer has as one of the model's layers; others keep theirs. */
+const char *rf_hf_mtp_as_layer(int32_t layer, const char *name, char *buffer, size_t bytes);
+/* Writes the folder's name of a tensor beside the layer's, whose name in GGUF behind "blk.N." it
+ * is; 0: it is none. */
+int rf_hf_mtp_shown(const char *gguf, char *buffer, size_t bytes);
 
 /* Parts of rf_hf_read_vocab. The vocabulary has n_vocab entries; data is NULL for one without a
  * token. */

@@ -486,9 +486,9 @@ static const struct rf_hf_class classes[] = {
      .n_ff_shared = 512,
      .norms_experts = 1,
      QWEN35_SIZES},
-#define GEMMA3                                                                                \
-    .arch = RF_ARCH_GEMMA3, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8,         \
-    .n_head_kv = 4, .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096, \
+#define GEMMA3(is)                                                                        \
+    .arch = is, .n_layer = 26, .n_embd = 2304, .n_ff = 9216, .n_head = 8, .n_head_kv = 4, \
+    .head_dim = 256, .n_ctx = 131072, .rope = {.theta = 1e6}, .window = 4096,             \
     .windows = RF_HF_WINDOW_PERIOD, .reads_period = 1, .is_tied = 1, ATTENTION_BIAS
 #define GEMMA4                                                                              \
     .arch = RF_ARCH_GEMMA4, .n_layer = 30, .n_embd = 2304, .n_ff = 9216, .n_head = 8,       \
@@ -501,6 +501,10 @@ static const struct rf_hf_class classes[] = {
 #define NOMIC                                                                             \
     .arch = RF_ARCH_NOMIC_BERT, .n_layer = 12, .n_embd = 768, .n_ff = 3072, .n_head = 12, \
     .n_ctx = 2048, .rms_eps = 1e-12, .rope = {.theta = 1000}, .is_tied = 1
+#define MODERN_BERT                                                                        \
+    .arch = RF_ARCH_MODERN_BERT, .n_layer = 22, .n_embd = 768, .n_ff = 1152, .n_head = 12, \
+    .n_ctx = 8192, .rms_eps = 1e-5, .eps_key = "norm_eps",                                 \
+    .rope = {.theta = 160000, .local = 10000}, .window = 128, .is_tied = 1
     {.name = "BertModel", .model_type = "bert", BERT},
     {.name = "BertForSequenceClassification", .model_type = "bert", BERT},
     {.name = "BertForMaskedLM", .model_type = "bert", BERT},
@@ -508,10 +512,17 @@ static const struct rf_hf_class classes[] = {
     {.name = "XLMRobertaForSequenceClassification", .model_type = "xlm-roberta", XLM_ROBERTA},
     {.name = "XLMRobertaForMaskedLM", .model_type = "xlm-roberta", XLM_ROBERTA},
     {.name = "NomicBertModel", .model_type = "nomic_bert", NOMIC},
-    {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", GEMMA3},
+    {.name = "ModernBertModel", .model_type = "modernbert", MODERN_BERT},
+    {.name = "ModernBertForSequenceClassification", .model_type = "modernbert", MODERN_BERT},
+    {.name = "ModernBertForMaskedLM", .model_type = "modernbert", MODERN_BERT},
+    {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", GEMMA3(RF_ARCH_GEMMA3)},
+    {.name = "Gemma3TextModel", .model_type = "gemma3_text", GEMMA3(RF_ARCH_GEMMA_EMBEDDING)},
     {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", GEMMA4},
     {.name = "Gemma4ForConditionalGeneration", .model_type = "gemma4", .has_vision = 1, GEMMA4},
-    {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .has_vision = 1, GEMMA3},
+    {.name = "Gemma3ForConditionalGeneration",
+     .model_type = "gemma3",
+     .has_vision = 1,
+     GEMMA3(RF_ARCH_GEMMA3)},
 };
 
 const struct rf_hf_class *rf_hf_class_of_type(struct rf_str model_type)

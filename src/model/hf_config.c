@@ -22,10 +22,14 @@ static void refuse_variants(struct rf_hf *hf)
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "%s is \"%.*s\"; of this architecture only %s is supported", key, rf_shown(act),
                     act.data, wanted);
-    if (!(rf_arch_row(hf->reading.source->params.arch)->keys & RF_KEYS_LAYERS) &&
-        rf_hf_flag(hf, hf->text, "use_bidirectional_attention", 0))
+    int is_whole = !(rf_arch_row(hf->reading.source->params.arch)->keys & RF_KEYS_LAYERS) &&
+                   rf_hf_flag(hf, hf->text, "use_bidirectional_attention", 0),
+        is_encoder = hf->reading.source->params.encoder;
+    if (is_whole != is_encoder)
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "use_bidirectional_attention is true; only causal models can run");
+                    is_whole ? "use_bidirectional_attention is true; only causal models can run"
+                             : "use_bidirectional_attention is not true; of this class only "
+                               "encoders can run");
     const struct rf_json *quantised = rf_json_get(hf->config, "quantization_config");
     if (quantised && !rf_str_is(rf_hf_string(hf, quantised, "quant_method"), "mxfp4"))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
@@ -331,7 +335,7 @@ void rf_hf_read_params(struct rf_hf *hf)
     hf->has_vision = class->has_vision;
     if (hf->has_vision) hf->text = rf_hf_object(hf, "text_config");
     if (!hf->text) rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "text_config is missing");
-    if (!hf->reading.code && rf_arch_row(class->arch)->traits.encoder)
+    if (!hf->reading.code && rf_is_bert(&rf_arch_row(class->arch)->traits))
         rf_hf_read_encoder(hf, class);
     else if (!hf->reading.code && class->names_text)
         read_named_text(hf, class);

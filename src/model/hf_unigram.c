@@ -117,6 +117,7 @@ static void read_map(struct rf_hf *hf, const struct rf_json *map)
                     "space before every text");
     vocab->charsmap = keep_base64(hf, rf_json_text(rf_json_get(map, "precompiled_charsmap")));
     vocab->add_space_prefix = RF_PREFIX_ON;
+    vocab->by_clusters = 1;
     vocab->remove_extra_whitespaces = 1;
 }
 

@@ -172,7 +172,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
                      size_t bytes, int32_t *expert)
 {
     *expert = -1;
-    if (p->encoder) return rf_encoder_name(p, name, to_gguf, buffer, bytes);
+    if (rf_is_bert(p)) return rf_encoder_name(p, name, to_gguf, buffer, bytes);
     static const char *const prefixes[] = {"blk.", "model.layers."};
     size_t n = strlen(prefixes[to_gguf]);
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
@@ -225,6 +225,7 @@ struct reader {
     struct rf_hf *hf;
     const unsigned char *data; /* begins after the header */
     size_t data_bytes;
+    int dense; /* the shard's number as a linear layer behind the model; 0: it is the model's */
     struct extent
         *extents; /* extents of all tensors of the shard, also of those that are not read */
     size_t n_extents;
@@ -328,21 +329,41 @@ static const char *name_in_text_model(const char *name, char *buffer, size_t byt
     return name;
 }
 
+/* Writes GGUF's name of a tensor of a linear layer behind the model. */
+static void find_dense_name(struct reader *reader, const char *name, char *buffer, size_t bytes)
+{
+    const char *ending = name;
+    if (takes_prefix(&ending, "linear.") &&
+        (strcmp(ending, "weight") == 0 || strcmp(ending, "bias") == 0))
+        snprintf(buffer, bytes, "%s.%s", reader->dense == 1 ? RF_DENSE_2 : RF_DENSE_3, ending);
+    else
+        rf_bad(&reader->hf->reading, RF_ERR_UNSUPPORTED,
+               "tensor %.200s is not one that a linear layer has: these are linear.weight and "
+               "linear.bias",
+               name);
+}
+
 /* Writes GGUF's name of a tensor, "" for one that is left out. */
 static void find_gguf_name(struct reader *reader, const char *name, char *buffer, size_t bytes,
                            int32_t *expert)
 {
     struct rf_hf *hf = reader->hf;
     const struct rf_params *params = &hf->reading.source->params;
+    *expert = -1;
+    if (reader->dense) {
+        find_dense_name(reader, name, buffer, bytes);
+        return;
+    }
     char model[32];
     snprintf(model, sizeof model, "%s model", params->arch_name);
-    *expert = -1;
-    int is_known = hf->head_name ? hf->head_name(name, buffer, bytes)
-                                 : translate(params, name, 1, buffer, bytes, expert);
+    int is_known = hf->head_name
+                       ? hf->head_name(name, buffer, bytes)
+                       : (hf->mtp_layer && rf_hf_mtp_name(hf->mtp_layer, name, buffer, bytes)) ||
+                             translate(params, name, 1, buffer, bytes, expert);
     if (!is_known)
         rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s computes with here", name,
-               hf->head_name ? "draft head" : model);
+               hf->head_name || hf->mtp_layer ? "draft head" : model);
 }
 
 /* A convolution of each channel alone: [channels][1][rows] becomes [channels][rows]. */
@@ -387,9 +408,18 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     /* Layers that predict further tokens. */
     if (is_further(reader->hf, name)) return;
-    if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
-    if (reading->source->params.encoder && rf_encoder_leaves_out(reading->source, name)) return;
-    if (reading->source->params.one_branch && takes_prefix(&name, "backbone.")) {
+    if (reader->hf->mtp_layer) {
+        if (!rf_hf_is_mtp(name)) return;
+        name = rf_hf_mtp_as_layer(reader->hf->mtp_layer, name, of_text, sizeof of_text);
+    } else if (reading->source->params.delta_values && rf_hf_is_mtp(name)) {
+        reading->source->has_mtp = rf_knows_mtp(reading->source->params.arch);
+        return;
+    }
+    const struct rf_params *params = &reading->source->params;
+    if (params->encoder && !reader->dense && rf_encoder_leaves_out(reading->source, name)) return;
+    int is_bare =
+        params->encoder && !rf_is_bert(params) && !reader->dense && strncmp(name, "model.", 6) != 0;
+    if (is_bare || (params->one_branch && takes_prefix(&name, "backbone."))) {
         snprintf(of_text, sizeof of_text, "model.%s", name);
         name = of_text;
     }
@@ -716,6 +746,13 @@ void rf_safetensors_read(struct rf_hf *hf)
     for (size_t i = 0; !reading->code && i < hf->files->n_shards; i++) {
         reading->path = hf->files->shards[i].path;
         read_shard(&reader, &hf->files->shards[i]);
+    }
+    for (size_t i = 0; !reading->code && i < hf->files->n_modules; i++) {
+        const struct rf_hf_module *module = &hf->files->modules[i];
+        if (!module->dense) continue;
+        reading->path = module->shard.path;
+        reader.dense = module->dense;
+        read_shard(&reader, &module->shard);
     }
     reading->path = hf->files->folder;
     list_tensors(&reader);

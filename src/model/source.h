@@ -46,8 +46,16 @@ enum rf_arch {
     RF_ARCH_NEMOTRON_H_MOE,
     RF_ARCH_DEEPSEEK2,
     RF_ARCH_GEMMA4,
-    RF_ARCH_QWEN3NEXT
+    RF_ARCH_QWEN3NEXT,
+    RF_ARCH_MODERN_BERT,
+    RF_ARCH_GEMMA_EMBEDDING
 };
+
+/* Whether a layer for further tokens behind the model's own is read, as a draft head. */
+static inline int rf_knows_mtp(enum rf_arch arch)
+{
+    return arch == RF_ARCH_QWEN35 || arch == RF_ARCH_QWEN35MOE || arch == RF_ARCH_QWEN3NEXT;
+}
 
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
  * llama weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
@@ -159,9 +167,13 @@ struct rf_params {
     int32_t delta_keys, delta_values, delta_key_dim, delta_value_dim, delta_tiled;
     int32_t is_mamba;         /* these are the sizes of Mamba-2 */
     float step_min, step_max; /* limits of Mamba-2's time steps; step_max 0: none */
-    /* An encoder (bert): a row attends to all rows of its text, norms follow the sums of residual
-     * and branch, and there is no output head. */
+    /* An encoder (bert): a row attends to all rows of its text, or with a window to those at both
+     * sides that are nearer than `window`; there is no output head. With no_input_norm norms follow
+     * the sums of residual and branch. */
     int32_t encoder;
+    int32_t embd_norm;     /* embeddings have a norm */
+    int32_t no_first_norm; /* the first layer's attention has none, as embeddings have theirs */
+    int32_t cls_mean;      /* a reranker's head reads the mean of all rows, not the first row */
     int32_t gelu_exact;    /* gelu is by the error function, not by tanh */
     int32_t positions;     /* position_embd.weight exists: a row for each position */
     int32_t n_token_types; /* rows of token_types.weight, of which texts have the first; 0: none */
@@ -492,6 +504,8 @@ struct rf_source {
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
+    int has_mtp;             /* the file has a layer behind the model's own that drafts further
+                                tokens, which rf_head_open of the same file reads */
     int32_t n_labels;        /* rows of cls.output.weight, or of cls.weight where it is alone; 0:
                                 there is no head of classification */
     enum rf_pooling pooling; /* the pooling that the file names; NONE: no or another one */

@@ -13,6 +13,10 @@
 /* Linear layers of an encoder's head of classification; names without ".weight" and ".bias". */
 #define RF_CLS "cls"
 #define RF_CLS_OUT "cls.output"
+#define RF_CLS_NORM "cls.norm"
+/* Linear layers behind the pooling, one after the other. */
+#define RF_DENSE_2 "dense_2"
+#define RF_DENSE_3 "dense_3"
 #define RF_ROUTER "ffn_gate_inp.weight"
 #define RF_CONV "shortconv.conv.weight"
 #define RF_DELTA_CONV "ssm_conv1d.weight"
@@ -42,6 +46,9 @@ enum rf_weight_role {
          : "ffn_norm.weight")
 /* Whether a layer has norms before its branches, and its feed-forward one of its own. */
 #define RF_HAS_INPUT_NORM(p) (!(p)->no_input_norm)
+#define RF_HAS_ATTN_NORM(p, layer) (RF_HAS_INPUT_NORM(p) && !((p)->no_first_norm && (layer) == 0))
+/* Norms of the stream itself, behind each branch. */
+#define RF_HAS_STREAM_NORMS(p) ((p)->encoder && (p)->no_input_norm)
 #define RF_HAS_FFN_NORM(p) (!(p)->no_input_norm && !(p)->parallel && !(p)->one_branch)
 /* lfm2's converter names the last norm after another one. */
 #define RF_OUTPUT_NORM(p)                                                                 \
@@ -72,25 +79,26 @@ enum rf_weight_role {
     X(token_types, RF_TOKEN_TYPES, "model.embed_types.weight", TABLE, p->n_embd, \
       p->n_token_types, p->n_token_types > 0) \
     X(embd_norm, "token_embd_norm.weight", "model.embed_norm.weight", VECTOR, p->n_embd, 1, \
-      p->encoder) \
+      p->embd_norm) \
     X(embd_norm_bias, "token_embd_norm.bias", "model.embed_norm.bias", VECTOR, p->n_embd, 1, \
-      p->encoder) \
+      p->embd_norm && p->norm_bias) \
     X(layer_embd, RF_LAYER_EMBD, "model.embed_tokens_per_layer.weight", TABLE, \
       (int64_t)p->n_embd_layer * p->n_layer, p->n_vocab, p->n_embd_layer > 0) \
     X(layer_proj, "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", \
       MATRIX, p->n_embd, (int64_t)p->n_embd_layer * p->n_layer, p->n_embd_layer > 0) \
     X(layer_proj_norm, "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", \
       VECTOR, p->n_embd_layer, 1, p->n_embd_layer > 0) \
-    X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, !p->encoder) \
+    X(output_norm, RF_OUTPUT_NORM(p), "model.norm.weight", VECTOR, p->n_embd, 1, \
+      !RF_HAS_STREAM_NORMS(p)) \
     X(output_norm_bias, "output_norm.bias", "model.norm.bias", VECTOR, p->n_embd, 1, \
-      p->norm_bias && !p->encoder) \
+      p->norm_bias && !RF_HAS_STREAM_NORMS(p)) \
     X(output, RF_OUTPUT, "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
     X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, \
-      RF_HAS_INPUT_NORM(p)) \
+      RF_HAS_ATTN_NORM(p, layer)) \
     X(attn_norm_bias, "attn_norm.bias", "input_layernorm.bias", VECTOR, p->n_embd, 1, \
-      p->norm_bias && RF_HAS_INPUT_NORM(p)) \
+      p->norm_bias && RF_HAS_ATTN_NORM(p, layer)) \
     X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q_rows(p, layer), \
       rf_has_attention(p, layer) && !p->latent_q) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p, layer), \
@@ -173,13 +181,13 @@ enum rf_weight_role {
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(attn_out_norm, "attn_output_norm.weight", "attn_output_norm.weight", VECTOR, p->n_embd, 1, \
-      p->encoder) \
+      RF_HAS_STREAM_NORMS(p)) \
     X(attn_out_norm_bias, "attn_output_norm.bias", "attn_output_norm.bias", VECTOR, p->n_embd, 1, \
-      p->encoder) \
+      RF_HAS_STREAM_NORMS(p)) \
     X(layer_out_norm, "layer_output_norm.weight", "layer_output_norm.weight", VECTOR, p->n_embd, \
-      1, p->encoder) \
+      1, RF_HAS_STREAM_NORMS(p)) \
     X(layer_out_norm_bias, "layer_output_norm.bias", "layer_output_norm.bias", VECTOR, p->n_embd, \
-      1, p->encoder) \
+      1, RF_HAS_STREAM_NORMS(p)) \
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, RF_HAS_FFN_NORM(p)) \
     X(ffn_norm_bias, "ffn_norm.bias", "post_attention_layernorm.bias", VECTOR, p->n_embd, 1, \
       p->norm_bias && RF_HAS_FFN_NORM(p)) \

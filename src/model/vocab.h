@@ -67,6 +67,8 @@ struct rf_vocab {
     /* SentencePiece: the precompiled map of characters that a text goes through first; bytes is 0
      * when there is none. */
     struct rf_str charsmap;
+    int8_t by_clusters; /* of a tokenizer.json: words and clusters of characters are looked up as
+                           the package tokenizers does, not as sentencepiece does */
     int32_t bos, eos, unk, pad;      /* -1: none. All are < n_tokens. */
     int32_t sep;                     /* ends a text of an encoder; -1: none */
     int8_t lowercase, strip_accents; /* word pieces: of characters; -1: yes; as lowercase */

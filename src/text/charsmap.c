@@ -9,9 +9,10 @@
 #include "model/cursor.h"
 
 enum {
-    UNIT = 4,        /* bytes */
-    LONGEST = 256,   /* bytes of a replacement; the ones of NFKC have at most 33 */
-    LONGEST_KEY = 64 /* bytes that are compared, so a wrong trie costs little time */
+    UNIT = 4,         /* bytes */
+    LONGEST = 256,    /* bytes of a replacement; the ones of NFKC have at most 33 */
+    LONGEST_KEY = 64, /* bytes that are compared, so a wrong trie costs little time */
+    SHORT_CLUSTER = 6 /* bytes from which on the package tokenizers looks up single characters */
 };
 
 void rf_charsmap_read(struct rf_charsmap *map, struct rf_str blob, struct rf_reading *reading)
@@ -47,10 +48,10 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* The bytes of the longest string of the map that the text begins with, and its replacement; 0:
- * there is none. */
-static size_t longest_match(const struct rf_charsmap *map, const char *text, size_t n,
-                            const char **replacement)
+/* The bytes of the longest string of the map that the text begins with, or of the shortest one, and
+ * its replacement; 0: there is none. */
+static size_t find_match(const struct rf_charsmap *map, const char *text, size_t n, int is_shortest,
+                         const char **replacement)
 {
     size_t found = 0, at = offset_of(unit_at(map, 0));
     for (size_t i = 0; i < n && i < LONGEST_KEY; i++) {
@@ -65,6 +66,7 @@ static size_t longest_match(const struct rf_charsmap *map, const char *text, siz
         if (value >= map->bytes) continue;
         found = i + 1;
         *replacement = map->replacements + value;
+        if (is_shortest) break;
     }
     return found;
 }
@@ -75,7 +77,7 @@ void rf_charsmap_apply(const struct rf_charsmap *map, const char *text, size_t n
     size_t kept = 0; /* the beginning of what is to be copied */
     for (size_t at = 0; at < n && !out->code;) {
         const char *replacement;
-        size_t length = longest_match(map, text + at, n - at, &replacement);
+        size_t length = find_match(map, text + at, n - at, 0, &replacement);
         if (!length) {
             length = rf_utf8_length(text + at, n - at);
             at += length ? length : 1;
@@ -86,4 +88,44 @@ void rf_charsmap_apply(const struct rf_charsmap *map, const char *text, size_t n
         kept = at += length;
     }
     rf_write(out, text + kept, n - kept);
+}
+
+/* Appends what takes the place of a character or a cluster; 0: nothing does. */
+static int put_replacement(const struct rf_charsmap *map, const char *text, size_t n,
+                           struct rf_writer *out)
+{
+    const char *replacement;
+    if (!find_match(map, text, n, 1, &replacement)) return 0;
+    rf_write(out, replacement, strlen(replacement));
+    return 1;
+}
+
+/* A stretch of UTF-8. */
+static void apply_clusters(const struct rf_charsmap *map, const struct rf_clusters *clusters,
+                           const char *text, size_t n, struct rf_writer *out)
+{
+    struct rf_cluster_walk walk;
+    if (!out->code) out->code = rf_clusters_begin(&walk, clusters, text, n, out->error);
+    if (out->code) return;
+    for (size_t at = 0, length; at < n && !out->code; at += length) {
+        length = rf_cluster_length(&walk, at, out->error);
+        if (!length) out->code = out->error->code;
+        if (length < SHORT_CLUSTER && put_replacement(map, text + at, length, out)) continue;
+        for (size_t i = 0, part; i < length; i += part) {
+            part = rf_utf8_length(text + at + i, length - i);
+            if (!put_replacement(map, text + at + i, part, out)) rf_write(out, text + at + i, part);
+        }
+    }
+    rf_clusters_end(&walk);
+}
+
+void rf_charsmap_apply_clusters(const struct rf_charsmap *map, const struct rf_clusters *clusters,
+                                const char *text, size_t n, struct rf_writer *out)
+{
+    for (size_t at = 0; at < n && !out->code;) {
+        size_t valid = rf_utf8_valid_prefix(text + at, n - at);
+        if (valid) apply_clusters(map, clusters, text + at, valid, out);
+        at += valid;
+        if (at < n) rf_write(out, text + at++, 1);
+    }
 }

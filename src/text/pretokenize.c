@@ -176,6 +176,8 @@ static unsigned v3_bits(uint32_t c)
 }
 
 static const struct rf_pretokenizer_info gpt2 = {.name = "gpt-2", .steps = {{WORDS_GPT2, 0}}};
+static const struct rf_pretokenizer_info modern_bert = {
+    .name = "modern-bert", .steps = {{WORDS_GPT2, 0}}, .nfc = 1};
 static const struct rf_pretokenizer_info llama3 = {
     .name = "llama-bpe", .steps = {{WORDS_LLAMA3(NUMBERS), 0}}, .adds_bos = 1, .ignores_merges = 1};
 static const struct rf_pretokenizer_info qwen2 = {
@@ -234,6 +236,7 @@ static const struct {
     const struct rf_pretokenizer_info *info;
 } known[] = {{"gpt-2", &gpt2},
              {"gpt2", &gpt2},
+             {"modern-bert", &modern_bert},
              {"phi-2", &gpt2},
              {"mpt", &gpt2},
              {"olmo", &gpt2},

@@ -1,6 +1,6 @@
 /* The tokenizer of a model: cuts special tokens out of the text, hands the stretches between to
- * one of three encoders (BPE, sentencepiece, merges of characters), and knows each token's bytes
- * and kind. Immutable; sessions, corpora and the API call it. */
+ * one of these encoders (BPE, word pieces, sentencepiece, unigrams, merges of characters), and
+ * knows each token's bytes and kind. Immutable; sessions, corpora and the API call it. */
 #include "text/tokenizer.h"
 
 #include <stdio.h>
@@ -8,12 +8,14 @@
 #include "base/utf8.h"
 #include "text/bpe.h"
 #include "text/charsmap.h"
+#include "text/clusters.h"
 #include "text/pretokenize.h"
 #include "text/special.h"
 #include "text/spm.h"
 #include "text/spm_cut.h"
 #include "text/spm_merge.h"
 #include "text/spm_model.h"
+#include "text/spm_unigram.h"
 #include "text/tokens.h"
 #include "text/wordpiece.h"
 
@@ -23,13 +25,15 @@ struct rf_tokenizer {
     struct rf_arena arena; /* the memory of everything but parts of bpe and spm */
     const struct rf_vocab *vocab;
     char name[64];
-    struct rf_bpe *bpe; /* one of bpe, words, spm and merge is set */
+    struct rf_bpe *bpe; /* one of bpe, words, spm, unigram and merge is set */
     struct rf_wordpiece *words;
     struct rf_spm *spm;
+    struct rf_spm_unigram *unigram;
     struct rf_spm_merge *merge;
-    struct rf_spm_model model; /* read for spm and merge */
+    struct rf_spm_model model; /* read for spm, unigram and merge */
     struct rf_spm_cut cut;     /* for them as well */
     struct rf_charsmap charsmap;
+    struct rf_clusters *clusters; /* NULL: the map is looked up as sentencepiece does */
     struct rf_special special;
     /* One element for each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
@@ -203,6 +207,12 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
         t->merge = rf_spm_merge_new(&t->model, t->vocab, reading);
         return;
     }
+    if (t->vocab->unigram && !t->vocab->spm_proto.bytes) {
+        t->unigram = rf_spm_unigram_new(&t->model, t->vocab->by_clusters, reading);
+        if (!reading->code && t->charsmap.n_units && t->vocab->by_clusters)
+            reading->code = rf_clusters_new(&t->clusters, allocator, reading->error);
+        return;
+    }
     /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
      * itself, of a text or of a part of it. */
     int twice = t->model.remove_extra_whitespaces;
@@ -267,6 +277,7 @@ void rf_tokenizer_free(struct rf_tokenizer *t)
     rf_wordpiece_free(t->words);
     rf_spm_free(t->spm);
     rf_spm_merge_free(t->merge);
+    rf_clusters_free(t->clusters);
     rf_arena_free(&arena);
 }
 
@@ -312,12 +323,14 @@ static void encode_parts(struct encoding *e, const char *text, size_t n, int pre
         size_t part = rf_spm_cut_part(&e->t->cut, text + at, n - at), border = e->out.tokens->count;
         if (e->t->spm)
             rf_spm_encode(e->t->spm, text + at, part, prefix, &e->out);
+        else if (e->t->unigram)
+            rf_spm_unigram_encode(e->t->unigram, text + at, part, prefix, &e->out);
         else
             rf_spm_merge_encode(e->t->merge, text + at, part, prefix, &e->out);
         if (at) join_unknown(e, before, border);
         at += part;
         size_t spaces =
-            e->t->spm && e->t->cut.trims && at < n ? first_spaces(text + at, n - at) : 0;
+            !e->t->merge && e->t->cut.trims && at < n ? first_spaces(text + at, n - at) : 0;
         at += spaces;
         prefix = spaces && at < n;
     }
@@ -343,7 +356,10 @@ static void encode_mapped(struct encoding *e, const char *text, size_t n)
 {
     struct rf_bytes mapped = {0};
     struct rf_writer out = {e->out.allocator, &mapped, e->out.error, e->out.code};
-    rf_charsmap_apply(&e->t->charsmap, text, n, &out);
+    if (e->t->clusters)
+        rf_charsmap_apply_clusters(&e->t->charsmap, e->t->clusters, text, n, &out);
+    else
+        rf_charsmap_apply(&e->t->charsmap, text, n, &out);
     e->out.code = out.code;
     encode_pieces(e, mapped.data, mapped.count);
     rf_bytes_free(e->out.allocator, &mapped);

@@ -1,4 +1,5 @@
-/* Encoders against transformers' vectors and scores (scripts/make_encoder_models.py): from both
+/* Encoders against transformers' vectors and scores (scripts/make_encoder_models.py and
+ * make_window_encoders.py): from both
  * containers, alone and beside others; answers are refused. */
 #include <math.h>
 #include <riffle_experimental.h>
@@ -7,7 +8,7 @@
 
 #include "support/check.h"
 
-enum { MOST_CASES = 16, MOST_TOKENS = 300, MOST_WIDTH = 32 };
+enum { MOST_CASES = 16, MOST_TOKENS = 640, MOST_WIDTH = 32 };
 
 /* A text, what transformers makes of it, and what a batch does. */
 struct text {
@@ -238,9 +239,18 @@ int main(void)
     check_model("roberta_rank", "", 0, RIFFLE_KIND_RERANKER);
     check_model("rank", "model.gguf", 0, RIFFLE_KIND_RERANKER);
     check_model("rank", "", 0, RIFFLE_KIND_RERANKER);
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = {"modern", "gemma"};
+        check_model(names[i], "model.gguf", 0.999999, RIFFLE_KIND_ENCODER);
+        check_model(names[i], "", 0.999999, RIFFLE_KIND_ENCODER);
+        check_model(names[i], "q8.gguf", 0.999, RIFFLE_KIND_ENCODER);
+    }
+    check_model("modern_rank", "model.gguf", 0, RIFFLE_KIND_RERANKER);
+    check_model("modern_rank", "", 0, RIFFLE_KIND_RERANKER);
     check_refusals();
     check_calls();
     check_pair("rank");
     check_pair("roberta_rank");
+    check_pair("modern_rank");
     return check_result();
 }

@@ -11,13 +11,14 @@ from harness import MODEL, Case, main
 from test_serve import CHAT, COMPLETE, EMBED, Server
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "encoders"
-BERT, Q8, NOMIC, RANK, ROBERTA = (str(DATA / path) for path in (
-    "bert/model.gguf", "bert/q8.gguf", "nomic/model.gguf", "rank/model.gguf", "roberta/model.gguf"))
+BERT, Q8, NOMIC, RANK, ROBERTA, MODERN, GEMMA = (str(DATA / path) for path in (
+    "bert/model.gguf", "bert/q8.gguf", "nomic/model.gguf", "rank/model.gguf", "roberta/model.gguf", "modern/model.gguf",
+    "gemma/model.gguf"))
 RERANK = "/v1/rerank"
 
 
-def expected(name):
-    return json.loads((DATA / name / "expected.json").read_text())
+def expected(name, which=""):
+    return json.loads((DATA / name / f"expected{which}.json").read_text())
 
 
 def cosine(a, b):
@@ -32,7 +33,8 @@ class Embed(Case):
     def test_texts(self):
         """Arguments, lines of a file and standard input, from both containers."""
         for name, models in (("bert", (BERT, str(DATA / "bert"))), ("nomic", (NOMIC, str(DATA / "nomic"))),
-                             ("roberta", (ROBERTA, str(DATA / "roberta")))):
+                             ("roberta", (ROBERTA, str(DATA / "roberta"))), ("modern", (MODERN, str(DATA / "modern"))),
+                             ("gemma", (GEMMA, str(DATA / "gemma")))):
             cases = [c for c in expected(name) if "\n" not in c["text"]]
             lines = "".join(c["text"] + "\n" for c in cases)
             for model in models:
@@ -49,7 +51,8 @@ class Embed(Case):
 
     def test_tokens(self):
         for name, model in (("bert", BERT), ("bert", str(DATA / "bert")), ("nomic", str(DATA / "nomic")), ("roberta", ROBERTA),
-                            ("roberta", str(DATA / "roberta"))):
+                            ("roberta", str(DATA / "roberta")), ("modern", MODERN), ("modern", str(DATA / "modern")),
+                            ("gemma", GEMMA), ("gemma", str(DATA / "gemma"))):
             for case in expected(name):
                 run = self.json("tokenize", model, "-f", self.path("text", case["text"]))
                 self.assertEqual(run["tokens"], case["tokens"], case["text"])
@@ -112,11 +115,14 @@ class Embed(Case):
     def test_info(self):
         for model, kind, pooling, prompts, line in (
                 (str(DATA / "roberta"), "encoder", "cls", ["query", "document"], "32 values for a text: its first token's row"),
-                (NOMIC, "encoder", "mean", [], "32 values for a text: the mean"), (RANK, "reranker", "cls", [], "a score for a query")):
+                (NOMIC, "encoder", "mean", [], "32 values for a text: the mean"), (RANK, "reranker", "cls", [], "a score for a query"),
+                (str(DATA / "modern_rank"), "reranker", "mean", [], "a score for a query"),
+                (MODERN, "encoder", "cls", [], "32 values for a text: its first token's row")):
             said = self.json("info", model)
             self.assertEqual((said["kind"], said["pooling"], said["prompts"], said["memory"]["kv_bytes"]), (kind, pooling, prompts, 0))
             text = self.ok("info", model).out
-            for part in (line, "texts of at most 288 tokens", *prompts):
+            longest = 640 if "modern" in model else 288
+            for part in (line, f"texts of at most {longest} tokens", *prompts):
                 self.assertIn(part, text)
             for part in ("chain", "chat template", "--kv", "BOS"):
                 self.assertNotIn(part, text)
@@ -165,9 +171,15 @@ class Serve(Case):
         self.assertIn("encoder", reply["error"]["message"])
 
     def test_rerank(self):
-        for name, model in (("roberta_rank", str(DATA / "roberta_rank" / "model.gguf")), ("rank", RANK), ("rank", str(DATA / "rank"))):
+        by_cls = self.path("cls")  # the head reads the first token's row in place of the mean
+        shutil.copytree(DATA / "modern_rank", by_cls)
+        config = pathlib.Path(by_cls, "config.json")
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"classifier_pooling": "cls"}))
+        for name, file, model in (("roberta_rank", "", str(DATA / "roberta_rank" / "model.gguf")),
+                                  ("modern_rank", "", str(DATA / "modern_rank")), ("modern_rank", "_cls", by_cls),
+                                  ("rank", "", str(DATA / "rank")), ("rank", "", RANK)):
             server = Server(self, "--name", "r", model=model, template=None)
-            for case in expected(name):
+            for case in expected(name, file):
                 reply = server.post(RERANK, {"query": case["query"], "documents": [case["document"]]})
                 wanted = 1 / (1 + math.exp(-case["score"]))
                 self.assertAlmostEqual(reply["results"][0]["relevance_score"], wanted, places=3)
@@ -250,6 +262,61 @@ class Files(Case):
                              (lambda t: t["model"].update(unk_token="[NONE]"), "unknown token"),
                              (lambda t: t.update(post_processor=None), "post_processor")):
             self.fails(1, "embed", self.changed("tokenizer.json", change), "a", says=says)
+
+    def test_windows(self):
+        """Encoders with windows: configurations that are not computed, tensors that are missing."""
+        for member, value, says in (
+                ("hidden_activation", "relu", "hidden_activation"), ("norm_bias", True, "norm_bias"), ("mlp_bias", True, "mlp_bias"),
+                ("rope_scaling", {"rope_type": "linear", "factor": 2}, "rope_scaling"), ("local_attention", 0, "local_attention"),
+                ("layer_types", ["full_attention"], "layer_types"), ("layer_types", ["linear_attention"] * 4, "linear_attention"),
+                ("classifier_activation", "tanh", "classifier_activation"), ("classifier_pooling", "max", "classifier_pooling"),
+                ("num_hidden_layers", 5, "layer_types")):
+            folder = self.changed("config.json", lambda c: c.update({member: value}), "modern")
+            self.fails(1, "embed", folder, "a", says=("config.json", says))
+        folder = self.changed("config.json", lambda c: c.update(use_bidirectional_attention=False), "gemma")
+        self.fails(1, "embed", folder, "a", says="use_bidirectional_attention")
+        data = pathlib.Path(MODERN).read_bytes()
+        for old, new, says in ((b"gelu", b"relu", 'hidden_activation is "relu"'),
+                               (b"output_norm.weight", b"output_norm.weighs", "output_norm"),
+                               (b"blk.1.attn_norm.weight", b"blk.1.attn_norm.weighs", "tensor blk.1.attn_norm.weight is missing")):
+            self.assertEqual(data.count(old), 1, old)
+            self.fails(1, "embed", self.path("model.gguf", data.replace(old, new)), "a", says=says)
+        data = (DATA / "modern_rank" / "model.gguf").read_bytes()
+        key = b"modern-bert.classifier.pooling_type"
+        at = data.index(key) + len(key) + 4
+        path = self.path("model.gguf", data[:at] + struct.pack("<I", 3) + data[at + 4:])
+        self.fails(1, "embed", path, "a", says="classifier.pooling_type is 3")
+
+    def test_modules(self):
+        """Linear layers behind the pooling, and modules that are not computed."""
+        def modules(*changes):
+            def change(listed):
+                for i, members in changes:
+                    listed[i].update(members)
+            return self.changed("modules.json", change, "gemma")
+
+        dense = "2_Dense/config.json"
+        for make, says in (
+                (lambda: modules((2, {"path": "../gemma"})), 'the folder "../gemma"'),
+                (lambda: modules((2, {"path": ""})), 'the folder ""'),
+                (lambda: modules((2, {"path": "nowhere"})), "nowhere: holds no config.json"),
+                (lambda: modules((4, {"type": "sentence_transformers.models.LayerNorm"})), "LayerNorm"),
+                (lambda: modules((4, {"type": "x.Dense", "path": "2_Dense"})), "more than 2 modules"),
+                (lambda: modules((2, {"path": "3_Dense"}), (3, {"path": "2_Dense"})), "dense_2.weight is [64, 32"),
+                (lambda: modules((3, {"type": "x.Normalize"})), "give 64 values"),
+                (lambda: self.changed(dense, lambda c: c.update(activation_function="torch.nn.Tanh"), "gemma"), "torch.nn.Tanh"),
+                (lambda: self.changed(dense, lambda c: c.update(use_residual=True), "gemma"), "use_residual")):
+            self.fails(1, "embed", make(), "a", says=says)
+        folder = modules()
+        pathlib.Path(folder, "2_Dense/model.safetensors").unlink()
+        self.fails(1, "embed", folder, "a", says="2_Dense: holds no model.safetensors")
+        folder = modules()
+        pathlib.Path(folder, "modules.json").write_text("{}")
+        self.fails(1, "embed", folder, "a", says="modules.json: is not a JSON array")
+        weights = pathlib.Path(DATA, "gemma/2_Dense/model.safetensors").read_bytes()
+        folder = modules()
+        pathlib.Path(folder, "2_Dense/model.safetensors").write_bytes(weights.replace(b"linear.weight", b"linear.weighs"))
+        self.fails(1, "embed", folder, "a", says=("2_Dense", "linear.weighs"))
 
     def test_maps(self):
         """Maps of characters and what is beside them; positions behind padding's."""

@@ -60,6 +60,8 @@ static void fill(struct rf_vocab *vocab, struct input *input, char (*spellings)[
     vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->ignore_merges = vocab->nfc =
         -1;
     vocab->remove_extra_whitespaces = (int8_t)(flags >> 4 & 1);
+    vocab->unigram = (int8_t)(spm && flags >> 5 & 1);
+    vocab->by_clusters = (int8_t)(flags >> 6 & 1);
     for (int i = 0; i < base; i++) {
         vocab->tokens[i] =
             (struct rf_str){spellings[i], i < 256 ? spell_byte(i, spm, spellings[i]) : 5};

@@ -45,6 +45,7 @@ struct plain_cache {
     struct rf_cache base;
     struct block **blocks; /* [n_ctx / 256, rounded up]; NULL: never written */
     int32_t first_row;     /* rows of convolutions before it are missing, as from a loaded cache */
+    int32_t first_seen;    /* likewise of layers with a window */
     struct plain_view *pending; /* whose submitted pass uses it */
 };
 
@@ -79,7 +80,7 @@ struct plain_view {
     int code;            /* how it ended, with its error */
     struct rf_error error;
     int32_t n_rows;
-    struct row rows[RF_MAX_ROWS];
+    struct row *rows; /* [max_rows] */
 };
 
 /* Counts a call that can fail. */

@@ -190,12 +190,13 @@ static void rope_store(const struct plain_view *view, const struct rf_op *op, in
         entry[j / dim * 2 * dim + j % dim] = plain_round_entry(cache, k[j]);
 }
 
-/* One head of queries over the keys and values that begin at `offset` of n entries. */
+/* One head of queries over the keys and values that begin at `offset` of the entries [first, n).
+ */
 static void attend(const struct plain_view *view, const struct rf_op *op, size_t head, float *out,
-                   const float *query, const float *const *entries, size_t offset, size_t n)
+                   const float *query, const float *const *entries, size_t offset, size_t first,
+                   size_t n)
 {
-    size_t dim = (size_t)rf_head_dim(view->params, op->layer), window = (size_t)op->window;
-    size_t first = window && n > window ? n - window : 0;
+    size_t dim = (size_t)rf_head_dim(view->params, op->layer);
     double largest = -INFINITY, total = 0, *scores = view->scores, *sums = view->sums;
     double sink = op->weight[0] ? (double)op->weight[0]->values[head] : -INFINITY;
     for (size_t t = first; t < n; t++) {
@@ -235,7 +236,10 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
 {
     const struct rf_params *params = view->params;
     const struct row *row = &view->rows[i];
-    int32_t behind = op->is_whole ? row->group->first_pos + row->group->n - 1 - row->position : 0;
+    int32_t behind = op->is_whole ? row->group->first_pos + row->group->n - 1 - row->position : 0,
+            window = op->window ? op->window : INT32_MAX,
+            first = row->position >= window ? row->position - window + 1 : 0;
+    if (behind >= window) behind = window - 1;
     size_t n = (size_t)(row->position + behind) + 1, dim = (size_t)rf_head_dim(params, op->layer);
     const float *q = plain_row(view, op->in[0], i);
     float *out = plain_row(view, op->out[0], i);
@@ -243,7 +247,7 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
     for (int32_t h = 0; h < params->n_head; h++) {
         size_t kv_head = (size_t)(h / (params->n_head / rf_n_head_kv(params, op->layer)));
         attend(view, op, (size_t)h, out + (size_t)h * dim, q + (size_t)h * dim, view->entries,
-               kv_head * 2 * dim, n);
+               kv_head * 2 * dim, (size_t)first, n);
     }
 }
 

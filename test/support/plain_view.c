@@ -32,6 +32,7 @@ void plain_view_free(struct rf_view *base)
     end_work(backend);
     rf_free(backend->allocator, view->logits);
     for (int t = 0; t < RF_MAX_TAPS; t++) rf_free(backend->allocator, view->taps[t]);
+    rf_free(backend->allocator, view->rows);
     rf_free(backend->allocator, view->turns);
     rf_free(backend->allocator, view->sums);
     rf_free(backend->allocator, view->rounded);
@@ -76,6 +77,7 @@ static int take_host_memory(struct plain_view *view, struct rf_error *error)
     size_t widest = 0;
     for (int32_t s = 0; s < program->n_slots; s++)
         if (widest < (size_t)program->slots[s].width) widest = (size_t)program->slots[s].width;
+    view->rows = rf_malloc(allocator, rows, sizeof *view->rows, "view", error);
     view->turns = rf_malloc(allocator, rows * 2 * half * 2, sizeof(double), "view", error);
     view->sums = rf_malloc(allocator, widest, sizeof(double), "view", error);
     view->rounded = rf_malloc(allocator, widest, sizeof(float), "view", error);
@@ -83,7 +85,8 @@ static int take_host_memory(struct plain_view *view, struct rf_error *error)
                              (size_t)view->params->n_vocab * sizeof(float), "view", error);
     view->choices = rf_malloc(allocator, rows * (size_t)view->params->n_expert_used,
                               sizeof *view->choices, "view", error);
-    int is_short = !view->choices || !view->turns || !view->sums || !view->rounded || !view->logits;
+    int is_short = !view->rows || !view->choices || !view->turns || !view->sums || !view->rounded ||
+                   !view->logits;
     for (int32_t t = 0; !is_short && t < program->n_slots - RF_SLOT_TAP; t++) {
         view->taps[t] =
             rf_malloc(allocator, rows,
