@@ -356,12 +356,14 @@ static void find_gguf_name(struct reader *reader, const char *name, char *buffer
     }
     char model[32];
     snprintf(model, sizeof model, "%s model", params->arch_name);
-    int is_known = hf->head_name ? hf->head_name(name, buffer, bytes)
-                                 : translate(params, name, 1, buffer, bytes, expert);
+    int is_known = hf->head_name
+                       ? hf->head_name(name, buffer, bytes)
+                       : (hf->mtp_layer && rf_hf_mtp_name(hf->mtp_layer, name, buffer, bytes)) ||
+                             translate(params, name, 1, buffer, bytes, expert);
     if (!is_known)
         rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s computes with here", name,
-               hf->head_name ? "draft head" : model);
+               hf->head_name || hf->mtp_layer ? "draft head" : model);
 }
 
 /* A convolution of each channel alone: [channels][1][rows] becomes [channels][rows]. */
@@ -406,8 +408,14 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     /* Layers that predict further tokens. */
     if (is_further(reader->hf, name)) return;
-    if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
     const struct rf_params *params = &reading->source->params;
+    if (reader->hf->mtp_layer) {
+        if (!rf_hf_is_mtp(name)) return;
+        name = rf_hf_mtp_as_layer(reader->hf->mtp_layer, name, of_text, sizeof of_text);
+    } else if (params->delta_values && rf_hf_is_mtp(name)) {
+        reading->source->has_mtp = rf_knows_mtp(params->arch);
+        return;
+    }
     if (params->encoder && !reader->dense && rf_encoder_leaves_out(reading->source, name)) return;
     int is_bare =
         params->encoder && !rf_is_bert(params) && !reader->dense && strncmp(name, "model.", 6) != 0;
