@@ -5,6 +5,7 @@
 
 #include "gpu/cuda_backend.h"
 #include "infer/kv_kept.h"
+#include "infer/window_kept.h"
 #include "microkernels/kv.h"
 
 enum {
@@ -162,7 +163,13 @@ int gpu_cache_prepare(struct gpu_cache *cache, int32_t first, int32_t n, size_t 
                       struct rf_error *error)
 {
     gpu_cut_groups(cache, (size_t)first);
-    gpu_give_up(cache, (size_t)(first + n)); /* now already: new blocks may take their memory */
+    if (first == 0) cache->first_seen = 0; /* whatever was loaded, it is written again */
+    /* Now already: new blocks may take their memory. A pass behind drafts gives up nothing: the
+     * next one may begin before them. */
+    if (first <= cache->settled) {
+        cache->settled = first;
+        gpu_give_up(cache, (size_t)(first + n));
+    }
     int code = gpu_own_blocks(cache, first, first + n, error);
     *n_groups_after = cache->n_groups;
     if (code || !cache->groups) return code;
@@ -211,6 +218,7 @@ void gpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
     gpu_enter(base->backend);
+    if (cache->settled > n) cache->settled = n;
     gpu_release_blocks(cache, gpu_chunks(n));
     gpu_cut_groups(cache, (size_t)n);
     gpu_release_groups(cache, cache->n_groups);
@@ -219,6 +227,7 @@ void gpu_cache_trim(struct rf_cache *base, int32_t n)
 void gpu_cache_settle(struct rf_cache *base, int32_t n)
 {
     gpu_enter(base->backend);
+    ((struct gpu_cache *)base)->settled = n;
     gpu_give_up((struct gpu_cache *)base, (size_t)n);
 }
 
@@ -230,7 +239,10 @@ static int gpu_has_block(const void *cache, size_t c)
 int32_t gpu_cache_resume(const struct rf_cache *base, int32_t n)
 {
     const struct gpu_cache *cache = (const struct gpu_cache *)base;
-    return cache->groups ? rf_kv_resume(n, gpu_has_block, cache) : n;
+    if (cache->groups) n = rf_kv_resume(n, gpu_has_block, cache);
+    return cache->first_seen && rf_window_from(base->shape.params, (size_t)n) < cache->first_seen
+               ? 0
+               : n;
 }
 
 int gpu_cache_can_save(const struct rf_cache *base, int32_t n)
@@ -265,6 +277,8 @@ int gpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, str
     if (code) return code;
     struct gpu_cache *made = (struct gpu_cache *)*copy;
     for (size_t c = 0; c < gpu_chunks(n); c++) share_block(&made->blocks[c], cache->blocks[c]);
+    made->settled = cache->settled < n ? cache->settled : n;
+    made->first_seen = n ? cache->first_seen : 0;
     made->n_groups = cache->n_groups;
     gpu_cut_groups(made, (size_t)n);
     for (size_t g = 0; g < made->n_groups; g++) share_block(&made->groups[g], cache->groups[g]);
@@ -315,15 +329,20 @@ int gpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path
 
 /* ---- in host memory ---- */
 
-/* The parts of n positions in host memory: groups, then blocks from first_block on. */
+/* The parts of n positions of a kind in host memory: groups [first_group, groups), then blocks from
+ * first_block on. */
 struct saved {
-    size_t groups, first_block;
+    size_t first_group, groups, first_block;
 };
 
-static struct saved gpu_saved_parts(const struct gpu_cache *cache, int32_t n)
+static struct saved gpu_saved_parts(const struct gpu_cache *cache, enum rf_kv_kind kind, int32_t n)
 {
-    if (!cache->groups || n == 0) return (struct saved){0, 0};
-    return (struct saved){rf_kv_groups_of_row((size_t)n - 1), rf_kv_first_block((size_t)n - 1)};
+    size_t groups = cache->groups && n ? rf_kv_groups_of_row((size_t)n - 1) : 0,
+           block = groups ? rf_kv_first_block((size_t)n - 1) : 0,
+           from =
+               kind == RF_KV_WINDOW ? rf_window_saved_from(cache->base.shape.params, (size_t)n) : 0,
+           group = from * RF_KV_POSITIONS / RF_KV_GROUP;
+    return (struct saved){group < groups ? group : groups, groups, block > from ? block : from};
 }
 
 /* How many of n positions are in a chunk. */
@@ -333,17 +352,27 @@ static size_t positions_in(int32_t n, size_t chunk)
     return left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
 }
 
-uint64_t gpu_cache_bytes(const struct rf_cache *base, int32_t n)
+/* Bytes of a kind's parts. */
+static uint64_t kind_bytes(const struct gpu_cache *cache, enum rf_kv_kind kind, int32_t n)
 {
-    const struct rf_params *params = base->shape.params;
-    struct saved saved = gpu_saved_parts((const struct gpu_cache *)base, n);
-    size_t dim = (size_t)params->head_dim, elements = 0;
+    const struct rf_params *params = cache->base.shape.params;
+    struct saved saved = gpu_saved_parts(cache, kind, n);
+    uint64_t dim = (uint64_t)params->head_dim, elements = 0,
+             layers = (uint64_t)rf_n_of_kind(params, kind),
+             heads = layers * (uint64_t)params->n_head_kv;
     for (size_t c = saved.first_block; c < gpu_chunks(n); c++) {
         size_t p = positions_in(n, c);
-        elements += padded(p) * dim + p * padded(dim);
+        elements += padded(p) * dim + p * padded((size_t)dim);
     }
-    return (uint64_t)saved.groups * gpu_group_bytes(&base->shape) +
-           (uint64_t)elements * n_heads(params) * sizeof(uint16_t);
+    return (saved.groups - saved.first_group) * gpu_group_bytes(&cache->base.shape) /
+               (uint64_t)params->n_layer * layers +
+           elements * heads * sizeof(uint16_t);
+}
+
+uint64_t gpu_cache_bytes(const struct rf_cache *base, int32_t n)
+{
+    const struct gpu_cache *cache = (const struct gpu_cache *)base;
+    return kind_bytes(cache, RF_KV_WHOLE, n) + kind_bytes(cache, RF_KV_WINDOW, n);
 }
 
 /* Copies the p first positions of a plane: keys to or from where they lie side by side. */
@@ -361,34 +390,62 @@ static void move_plane(uint16_t *plane, char *saved, size_t p, size_t dim, int i
         }
 }
 
-/* All planes of a block that has p positions; returns the bytes in host memory. */
-static size_t move_block(const struct rf_params *params, uint16_t *block, char *saved, size_t p,
-                         int is_load)
+/* The planes of a kind's layers in a block that has p positions; returns the bytes in host memory.
+ */
+static size_t move_block(const struct rf_params *params, enum rf_kv_kind kind, uint16_t *block,
+                         char *saved, size_t p, int is_load)
 {
     size_t dim = (size_t)params->head_dim, keys = padded(p) * dim * sizeof(uint16_t),
-           values = p * padded(dim) * sizeof(uint16_t);
+           values = p * padded(dim) * sizeof(uint16_t), bytes = 0;
     for (size_t h = 0; h < n_heads(params); h++) {
+        if (rf_kv_kind_of(params, (int32_t)h / params->n_head_kv) != kind) continue;
         uint16_t *plane = block + h * 2 * plane_elements(params);
-        char *of_head = saved + h * (keys + values);
+        char *of_head = saved + bytes;
         if (!is_load) memset(of_head, 0, keys);
         move_plane(plane, of_head, p, dim, 1, is_load);
         move_plane(plane + plane_elements(params), of_head + keys, p, dim, 0, is_load);
+        bytes += keys + values;
     }
-    return n_heads(params) * (keys + values);
+    return bytes;
 }
 
-/* Copies groups to or from host memory as they are. */
-static cudaError_t move_groups(const struct gpu_cache *cache, size_t n, char *saved, int is_load)
+/* Copies the planes of a kind's layers, of layer_bytes each, between a group and host memory: each
+ * run of such layers at once. Returns the place behind them in host memory. */
+static char *move_layers(const struct gpu_cache *cache, enum rf_kv_kind kind, char *device,
+                         size_t layer_bytes, char *saved, int is_load, cudaError_t *status)
 {
+    const struct rf_params *params = cache->base.shape.params;
     cudaStream_t stream = gpu_backend_of(cache->base.backend)->stream;
-    size_t bytes = gpu_group_bytes(&cache->base.shape);
-    cudaError_t status = cudaSuccess;
-    for (size_t g = 0; g < n && status == cudaSuccess; g++, saved += bytes) {
-        void *device = cache->groups[g]->data;
-        status = is_load ? cudaMemcpyAsync(device, saved, bytes, cudaMemcpyHostToDevice, stream)
-                         : cudaMemcpyAsync(saved, device, bytes, cudaMemcpyDeviceToHost, stream);
+    for (int32_t i = 0, end; i < params->n_layer && *status == cudaSuccess; i = end) {
+        int is_of_kind = rf_kv_kind_of(params, i) == kind;
+        for (end = i + 1;
+             end < params->n_layer && (rf_kv_kind_of(params, end) == kind) == is_of_kind;)
+            end++;
+        size_t bytes = (size_t)(end - i) * layer_bytes;
+        char *place = device + (size_t)i * layer_bytes;
+        if (!is_of_kind) continue;
+        *status = is_load ? cudaMemcpyAsync(place, saved, bytes, cudaMemcpyHostToDevice, stream)
+                          : cudaMemcpyAsync(saved, place, bytes, cudaMemcpyDeviceToHost, stream);
+        saved += bytes;
     }
-    return status;
+    return saved;
+}
+
+/* Copies a kind's groups to or from host memory; returns the place behind them. */
+static char *move_groups(const struct gpu_cache *cache, enum rf_kv_kind kind,
+                         const struct saved *parts, char *saved, int is_load, cudaError_t *status)
+{
+    const struct rf_params *params = cache->base.shape.params;
+    size_t dim = padded((size_t)params->head_dim), heads = (size_t)params->n_head_kv,
+           upper = heads * rf_kv_upper_bytes(dim),
+           lower = cache->base.shape.kv == RF_KV_Q8 ? heads * rf_kv_lower_bytes(dim) : 0;
+    for (size_t g = parts->first_group; g < parts->groups && *status == cudaSuccess; g++) {
+        char *device = (char *)cache->groups[g]->data;
+        saved = move_layers(cache, kind, device, upper, saved, is_load, status);
+        device += (size_t)params->n_layer * upper;
+        if (lower) saved = move_layers(cache, kind, device, lower, saved, is_load, status);
+    }
+    return saved;
 }
 
 static int move_positions(struct gpu_cache *cache, int32_t n, char *saved, int is_load,
@@ -396,21 +453,30 @@ static int move_positions(struct gpu_cache *cache, int32_t n, char *saved, int i
 {
     const struct rf_params *params = cache->base.shape.params;
     const struct gpu_backend *backend = gpu_backend_of(cache->base.backend);
-    const struct saved parts = gpu_saved_parts(cache, n);
     const char *what = is_load ? "loading a KV cache" : "saving a KV cache";
-    size_t bytes = block_bytes(params);
+    size_t bytes = block_bytes(params), first = SIZE_MAX;
+    struct saved parts[RF_KV_KINDS];
+    char *at[RF_KV_KINDS];
+    cudaError_t status = cudaSuccess;
     uint16_t *host = rf_calloc(backend->base.allocator, bytes, 1, "KV cache", error);
     if (!host) return RF_ERR_MEMORY;
-    int code = gpu_check(move_groups(cache, parts.groups, saved, is_load), what, error);
-    saved += parts.groups * gpu_group_bytes(&cache->base.shape);
-    for (size_t c = parts.first_block; !code && c < gpu_chunks(n); c++) {
+    for (int k = 0; k < RF_KV_KINDS; k++) {
+        enum rf_kv_kind kind = (enum rf_kv_kind)k;
+        parts[k] = gpu_saved_parts(cache, kind, n);
+        at[k] = move_groups(cache, kind, &parts[k], saved, is_load, &status);
+        saved += kind_bytes(cache, kind, n);
+        if (first > parts[k].first_block) first = parts[k].first_block;
+    }
+    int code = gpu_check(status, what, error);
+    for (size_t c = first; !code && c < gpu_chunks(n); c++) {
         void *device = cache->blocks[c]->data;
-        cudaError_t status = cudaSuccess;
         if (!is_load)
             status = cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, backend->stream);
         if (status == cudaSuccess) status = cudaStreamSynchronize(backend->stream);
-        if (status == cudaSuccess)
-            saved += move_block(params, host, saved, positions_in(n, c), is_load);
+        for (int k = 0; k < RF_KV_KINDS && status == cudaSuccess; k++)
+            if (c >= parts[k].first_block)
+                at[k] += move_block(params, (enum rf_kv_kind)k, host, at[k], positions_in(n, c),
+                                    is_load);
         if (status == cudaSuccess && is_load)
             status = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, backend->stream);
         code = gpu_check(status, what, error);
@@ -426,17 +492,35 @@ int gpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error 
     return move_positions((struct gpu_cache *)base, n, out, 0, error);
 }
 
+/* Clears the groups before n: masked scores must not meet what is no number where layers with a
+ * window have nothing. Blocks are loaded with all layers. */
+static int clear_groups(const struct gpu_cache *cache, size_t n, struct rf_error *error)
+{
+    cudaError_t status = cudaSuccess;
+    for (size_t g = 0; g < n && status == cudaSuccess; g++)
+        status = cudaMemsetAsync(cache->groups[g]->data, 0, gpu_group_bytes(&cache->base.shape),
+                                 gpu_backend_of(cache->base.backend)->stream);
+    return gpu_check(status, "loading a KV cache", error);
+}
+
 int gpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
-    const struct saved parts = gpu_saved_parts(cache, n);
+    int has_windows = rf_n_of_kind(base->shape.params, RF_KV_WINDOW) > 0;
+    const struct saved parts = gpu_saved_parts(cache, RF_KV_WHOLE, n),
+                       window = gpu_saved_parts(cache, RF_KV_WINDOW, n);
     gpu_enter(base->backend);
     cache->n_groups = 0;
     int code = gpu_own_blocks(cache, (int32_t)parts.first_block * RF_KV_POSITIONS, n, error);
     if (!code) code = gpu_own_groups(cache, parts.groups, error);
+    if (!code) code = clear_groups(cache, has_windows ? window.first_group : 0, error);
     if (!code) code = move_positions(cache, n, (char *)(uintptr_t)in, 1, error);
-    if (!code) cache->n_groups = parts.groups;
-    return code;
+    if (code) return code;
+    cache->n_groups = parts.groups;
+    cache->settled = n;
+    cache->first_seen =
+        has_windows ? rf_window_saved_from(base->shape.params, (size_t)n) * RF_KV_POSITIONS : 0;
+    return 0;
 }
 
 static uint64_t block_share(const struct gpu_block *block, size_t bytes)

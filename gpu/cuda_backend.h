@@ -46,6 +46,9 @@ struct gpu_cache {
                                   given up */
     struct gpu_block **groups; /* [two for each block], if the cache quantises */
     size_t n_groups;           /* quantised groups */
+    int32_t settled;           /* positions; passes behind them read drafts */
+    size_t first_seen; /* entries before it of layers with a window are missing, as from a loaded
+                          cache */
 };
 
 static inline size_t gpu_chunks(int32_t positions)

@@ -103,6 +103,15 @@ RIFFLE_API int riffle_devices(riffle_on_device on_device, void *user);
 RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context,
                                    int32_t repeats, double *seconds);
 
+/* Logits [n_logits], one for each token of the vocabulary, that precede token i of a call; valid
+ * within the call of this function, which may make none on the session. Return non-zero to cancel.
+ */
+typedef int (*riffle_on_logits)(void *user, size_t i, const float *logits, size_t n_logits);
+/* riffle_score that tells the logits before each scored token, in their order, instead of a
+ * log-probability. Where it fails, nothing is appended. */
+RIFFLE_API int riffle_score_logits(riffle_session *session, const int32_t *tokens, size_t n_tokens,
+                                   size_t first, riffle_on_logits on_logits, void *user);
+
 enum { RIFFLE_DRAFT_ROWS = 63 /* the most in one round */ };
 
 /* A token that a level proposed to the target. */

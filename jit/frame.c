@@ -19,6 +19,12 @@ static const struct rf_frame_constants constants = {
     .mxfp4 = TIMES4(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0),
     .iq4 = TIMES4(1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241),
     .iq4_signed = TIMES4(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
+    .iq2 = TIMES4(72, 89, 107, 64, 57, 65, 73, 64, 56, 39, 21, 64, 55, 63, 71, 64),
+    .iq2_signed = TIMES4(8, 25, 43, 0, -7, 1, 9, 0, -8, -25, -43, 0, -9, -1, 7, 0),
+    .iq3_xxs = TIMES4(132, 140, 148, 156, 164, 172, 180, 190, 124, 116, 108, 100, 92, 84, 76, 66),
+    .iq3_xxs_signed = TIMES4(4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62),
+    .iq3_s = TIMES4(129, 131, 133, 135, 137, 139, 141, 143, 127, 125, 123, 121, 119, 117, 115, 113),
+    .iq3_s_signed = TIMES4(1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15),
     .mxfp4_signed = TIMES4(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
     .ones = TIMES32(1),
     .nibble = TIMES64(0x0f),
@@ -34,11 +40,13 @@ static const struct rf_frame_constants constants = {
 static struct rf_traits format_traits(enum rf_format format)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    struct rf_traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
+    struct rf_traits traits = {-1, layout->offset == 64, layout->unit == RF_SUPERBLOCK,
+                               RF_BLOCK / (int)layout->group};
     switch (layout->offset) {
     case 8: traits.offset_at = offsetof(struct rf_a8, m8); break;
     case 12: traits.offset_at = offsetof(struct rf_a8, m12); break;
-    case 32: traits.offset_at = offsetof(struct rf_a8, m32); break;
+    case 32:
+    case 64: traits.offset_at = offsetof(struct rf_a8, m32); break;
     case 128: traits.offset_at = offsetof(struct rf_a8, m128); break;
     default: break;
     }
@@ -47,11 +55,17 @@ static struct rf_traits format_traits(enum rf_format format)
 
 size_t rf_frame_table(enum rf_format format, int is_signed)
 {
-    if (format == RF_FORMAT_MXFP4)
-        return is_signed ? offsetof(struct rf_frame_constants, mxfp4_signed)
-                         : offsetof(struct rf_frame_constants, mxfp4);
-    return is_signed ? offsetof(struct rf_frame_constants, iq4_signed)
-                     : offsetof(struct rf_frame_constants, iq4);
+#define TABLE(name)                                                 \
+    (is_signed ? offsetof(struct rf_frame_constants, name##_signed) \
+               : offsetof(struct rf_frame_constants, name))
+    switch (format) {
+    case RF_FORMAT_MXFP4: return TABLE(mxfp4);
+    case RF_FORMAT_IQ2: return TABLE(iq2);
+    case RF_FORMAT_IQ3_XXS: return TABLE(iq3_xxs);
+    case RF_FORMAT_IQ3_S: return TABLE(iq3_s);
+    default: return TABLE(iq4);
+    }
+#undef TABLE
 }
 
 struct rf_frame rf_frame_of(struct rf_assembler *out, enum rf_format format, int n, int p)
@@ -98,6 +112,12 @@ static int sum_vectors(const struct rf_frame *frame)
 void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displacement)
 {
     rf_asm_move(frame->out, RF_VPBROADCASTD, to, rf_mem(rf_in_row(row, displacement)));
+}
+
+void rf_frame_start(const struct rf_frame *frame, int to, int row, int half)
+{
+    rf_frame_broadcast(frame, to, row, frame->traits.offset_at + 4 * half);
+    if (frame->traits.is_half) rf_asm_vector(frame->out, RF_VPADDD, to, to, rf_reg(to));
 }
 
 /* Loads the general registers and zeroes the sums; overwrites vector register 0. */

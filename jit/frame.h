@@ -9,6 +9,7 @@
 /* Facts about a format that its layout does not say. */
 struct rf_traits {
     int offset_at; /* offset in a row's block of the products' first value; -1: zero */
+    int is_half;   /* there is half of that value */
     int super;     /* scales lie in units of 8 blocks */
     int groups;    /* groups in a block */
 };
@@ -41,8 +42,8 @@ static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
 /* Constants, which reg_constants points to. */
 struct rf_frame_constants {
     /* rf_panel_table, and the same minus the format's offset */
-    alignas(64) uint8_t mxfp4[64], iq4[64];
-    int8_t mxfp4_signed[64], iq4_signed[64];
+    alignas(64) uint8_t mxfp4[64], iq4[64], iq2[64], iq3_xxs[64], iq3_s[64];
+    int8_t mxfp4_signed[64], iq4_signed[64], iq2_signed[64], iq3_xxs_signed[64], iq3_s_signed[64];
     int16_t ones[32];
     uint8_t nibble[64], six[64], two[64], upper_two[64],
         middle_two[64]; /* masks of bits; low bits unless the name says otherwise */
@@ -70,6 +71,9 @@ static inline struct rf_asm_source rf_constant(size_t offset)
 struct rf_address rf_in_panel(enum rf_gpr base, int panel, int displacement);
 struct rf_address rf_in_row(int row, int displacement);
 struct rf_address rf_sum_at(const struct rf_frame *frame, int number); /* a vector of sums */
+
+/* The products' first value of a row and a half of its block. */
+void rf_frame_start(const struct rf_frame *frame, int to, int row, int half);
 
 /* A row's element, broadcast to all lanes. */
 void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displacement);

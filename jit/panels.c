@@ -25,7 +25,10 @@ int rf_panels_can(enum rf_panels_form form, enum rf_format format)
     case RF_FORMAT_Q6_K: return 1;
     case RF_FORMAT_Q8_0:
     case RF_FORMAT_IQ4_NL:
-    case RF_FORMAT_IQ4_XS: return form != RF_PANELS_AVX2; /* sums of products exceed 16 bits */
+    case RF_FORMAT_IQ4_XS:
+    case RF_FORMAT_IQ2:
+    case RF_FORMAT_IQ3_XXS:
+    case RF_FORMAT_IQ3_S: return form != RF_PANELS_AVX2; /* sums of products exceed 16 bits */
     default: return 0;
     }
 }

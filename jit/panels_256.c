@@ -189,8 +189,7 @@ static int has_start(const struct kernel *kernel)
 
 static void load_start(const struct tile *tile, int to, int i, int group)
 {
-    rf_frame_broadcast(&tile->kernel->frame, to, tile->first + i,
-                       tile->kernel->frame.traits.offset_at + 4 * group);
+    rf_frame_start(&tile->kernel->frame, to, tile->first + i, group);
 }
 
 static void start_dots(const struct tile *tile, int group)
@@ -231,6 +230,9 @@ static void decode_scale(const struct tile *tile, int group, int is_minimum, int
         break;
     case RF_FORMAT_Q6_K:
     case RF_FORMAT_IQ4_XS:
+    case RF_FORMAT_IQ2:
+    case RF_FORMAT_IQ3_XXS:
+    case RF_FORMAT_IQ3_S:
         rf_asm_move(out, RF_VPMOVSXBD, to,
                     rf_mem(rf_in_panel(reg_numbers, tile->panel, 16 * group + of_half)));
         break;
@@ -347,19 +349,21 @@ static void ymm_unpack(const struct kernel *kernel, int panel, int half)
     rf_asm_store(out, rf_in_call(to + 192), fourth);
 }
 
-/* The F16 numbers, the last of a unit, become floats in memory. */
+/* The F16 or F32 numbers, the last of a unit, become floats in memory. */
 static void ymm_unit(const void *of, int panel)
 {
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
     int numbers = kernel->frame.layout->has_min ? 2 : 1,
-        begin = (int)kernel->frame.layout->scale_bytes - 32 * numbers;
+        is_f32 = rf_has_f32_scale(kernel->frame.format), bytes = is_f32 ? 64 : 32,
+        begin = (int)kernel->frame.layout->scale_bytes - bytes * numbers;
     for (int half = 0; half < HALVES && kernel->frame.format == RF_FORMAT_Q4_K; half++)
         ymm_unpack(kernel, panel, half);
     for (int i = 0; i < numbers; i++)
         for (int half = 0; half < HALVES; half++) {
-            rf_asm_move(out, RF_VCVTPH2PS, 0,
-                        rf_mem(rf_in_panel(reg_scales, panel, begin + 32 * i + 16 * half)));
+            rf_asm_move(
+                out, is_f32 ? RF_VMOVUPS : RF_VCVTPH2PS, 0,
+                rf_mem(rf_in_panel(reg_scales, panel, begin + bytes * i + bytes / 2 * half)));
             rf_asm_store(out, ymm_unit_at(panel, i, half), 0);
         }
 }

@@ -105,8 +105,7 @@ static void zmm_start(const struct kernel *kernel, int half)
             else if (panel)
                 rf_asm_move(out, RF_VMOVDQU, to, rf_reg(zmm_product(kernel, 0, row)));
             else
-                rf_frame_broadcast(&kernel->frame, to, row,
-                                   kernel->frame.traits.offset_at + 4 * half);
+                rf_frame_start(&kernel->frame, to, row, half);
         }
 }
 
@@ -129,6 +128,15 @@ static void zmm_load_scales(const struct kernel *kernel, int panel, int half)
                         rf_mem(rf_in_panel(reg_scales, panel, 192 + 32 * i)));
             rf_asm_vector(out, RF_VMULPS, to, to, rf_reg(t));
         }
+        break;
+    case RF_FORMAT_IQ2:
+    case RF_FORMAT_IQ3_XXS:
+    case RF_FORMAT_IQ3_S:
+        rf_asm_move(out, RF_VPMOVSXBD, t, rf_mem(rf_in_panel(reg_numbers, panel, 16 * half)));
+        rf_asm_move(out, RF_VCVTDQ2PS, t, rf_reg(t));
+        rf_asm_vector(
+            out, RF_VMULPS, s, t,
+            rf_mem(rf_in_panel(reg_scales, panel, (int)kernel->frame.layout->scale_bytes - 64)));
         break;
     case RF_FORMAT_Q6_K:
     case RF_FORMAT_IQ4_XS:

@@ -624,6 +624,72 @@ static void RF_NAMED(cast_q8_0_16)(uint8_t *out, const float *x)
         for (size_t j = 0; j < CAST_BLOCK; j++) out[34 * l + 2 + j] = (uint8_t)c[j][l];
 }
 
+/* ---- W4A8_G128: 128 values on a symmetric grid, whose scale is a multiple of the row's number
+ * ----
+ */
+
+enum {
+    CAST_W4A8_GROUP = 128,
+    CAST_W4A8_BYTES = 67,
+    CAST_W4A8_BATCH = CAST_LANES * CAST_W4A8_GROUP
+};
+
+static inline void cast_take_groups(cast_lanes *t, const float *x)
+{
+    float y[CAST_BATCH];
+    for (size_t part = 0; part < CAST_W4A8_GROUP; part += CAST_BLOCK) {
+        for (size_t l = 0; l < CAST_LANES; l++)
+            memcpy(y + l * CAST_BLOCK, x + l * CAST_W4A8_GROUP + part, CAST_BLOCK * sizeof *y);
+        cast_take(t + part, y, CAST_LIMIT);
+    }
+}
+
+static void RF_NAMED(cast_w4a8_scales_16)(uint8_t *out, const float *x)
+{
+    static const float steps[] = {8, 7.25f, 8.75f, 9.75f, 11};
+    cast_lanes t[CAST_W4A8_GROUP], scale;
+    cast_take_groups(t, x);
+    cast_fit_symmetric(scale, t, CAST_W4A8_GROUP, 8, steps, sizeof steps / sizeof *steps);
+    memcpy(out, scale, sizeof scale);
+}
+
+/* Byte i of 32 has code i and code 32 + i of 64 values. */
+static void RF_NAMED(cast_w4a8_codes_16)(uint8_t *out, const float *x)
+{
+    cast_lanes t[CAST_W4A8_GROUP], scale;
+    int32_t c[CAST_W4A8_GROUP][CAST_LANES];
+    cast_take_groups(t, x);
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        uint16_t half;
+        memcpy(&half, out + l * CAST_W4A8_BYTES, sizeof half);
+        scale[l] = rf_f16_to_f32(half) * 0.0625f * (float)(int8_t)out[l * CAST_W4A8_BYTES + 2];
+    }
+    cast_symmetric_codes(c, t, CAST_W4A8_GROUP, 8, scale);
+    for (size_t l = 0; l < CAST_LANES; l++)
+        for (size_t i = 0; i < CAST_W4A8_GROUP / 2; i++) {
+            size_t low = i / 32 * 64 + i % 32;
+            out[l * CAST_W4A8_BYTES + 3 + i] = (uint8_t)(c[low][l] | c[low + 32][l] << 4);
+        }
+}
+
+/* As cast_all, with blocks that have their scales already. `bytes`: of a group. */
+static inline void cast_groups(uint8_t *out, const float *x, size_t n, size_t bytes,
+                               void (*batch)(uint8_t *out, const float *x))
+{
+    float rest[CAST_W4A8_BATCH] = {0};
+    uint8_t blocks[CAST_LANES * CAST_W4A8_BYTES] = {0};
+    size_t whole = n / CAST_W4A8_BATCH * CAST_W4A8_BATCH,
+           left = (n - whole) / CAST_W4A8_GROUP * bytes;
+    for (size_t i = 0; i < whole; i += CAST_W4A8_BATCH)
+        batch(out + i / CAST_W4A8_GROUP * bytes, x + i);
+    if (n == whole) return;
+    out += whole / CAST_W4A8_GROUP * bytes;
+    memcpy(rest, x + whole, (n - whole) * sizeof *x);
+    memcpy(blocks, out, left);
+    batch(blocks, rest);
+    memcpy(out, blocks, left);
+}
+
 /* ---- rows ---- */
 
 /* Casts n values in batches; the last one is padded with zeros. `bytes`: of 256 values. */
@@ -675,6 +741,16 @@ static void RF_NAMED(cast_q8_0)(void *blocks, const float *x, size_t n)
     cast_all(blocks, x, n, 272, RF_NAMED(cast_q8_0_16));
 }
 
+static void RF_NAMED(cast_w4a8_scales)(void *scales, const float *x, size_t n)
+{
+    cast_groups(scales, x, n, sizeof(float), RF_NAMED(cast_w4a8_scales_16));
+}
+
+static void RF_NAMED(cast_w4a8_codes)(void *blocks, const float *x, size_t n)
+{
+    cast_groups(blocks, x, n, CAST_W4A8_BYTES, RF_NAMED(cast_w4a8_codes_16));
+}
+
 static inline void rf_cast_init(struct rf_kernels *kernels)
 {
     kernels->cast[RF_CAST_MXFP4_FLOOR] = RF_NAMED(cast_mxfp4_floor);
@@ -684,6 +760,8 @@ static inline void rf_cast_init(struct rf_kernels *kernels)
     kernels->cast[RF_CAST_Q4_K] = RF_NAMED(cast_q4_k);
     kernels->cast[RF_CAST_Q6_K] = RF_NAMED(cast_q6_k);
     kernels->cast[RF_CAST_Q8_0] = RF_NAMED(cast_q8_0);
+    kernels->cast[RF_CAST_W4A8_SCALES] = RF_NAMED(cast_w4a8_scales);
+    kernels->cast[RF_CAST_W4A8_CODES] = RF_NAMED(cast_w4a8_codes);
 }
 
 #endif

@@ -138,6 +138,11 @@ enum rf_cast {
     RF_CAST_Q4_K,
     RF_CAST_Q6_K,
     RF_CAST_Q8_0, /* ggml's own rule */
+    /* W4A8_G128 in two steps, between which the caller chooses a row's number: an F32 for each 128
+     * values, the scale of their own that leaves the least squared error; and the codes of blocks
+     * that have their scales already. */
+    RF_CAST_W4A8_SCALES,
+    RF_CAST_W4A8_CODES,
     RF_CAST_COUNT
 };
 

@@ -28,6 +28,9 @@
  *                                                               s = d a[group], b = n a[8 + group]
  *     Q6_K        int8 a[16 groups][16], F16 d[16]              s = d a
  *     IQ4_XS      int8 a[8 groups][16], F16 d[16]               s = d a
+ *     IQ2         int8 a[16 groups][16], F32 d[16]              s = d a
+ *     IQ3_XXS, IQ3_S
+ *                 int8 a[8 groups][16], F32 d[16]               s = d a
  *     Q8_K        int8 a[16 groups][16], m[16 groups][16], F16 d[16], n[16]
  *                                                               s = d a, b = n m
  *     W4A8_G128     int8 a[16]; tail: F32 d[16]                   s = d a, a from -15 to 15
@@ -39,7 +42,8 @@
  * Codes of Q8_1 and Q8_K are below 64: both formats hold types of fewer bits.
  * Some codes of 4 bits are indices into a table of codes (rf_panel_table). MXFP4's entries are
  * 2 * E2M1 + 12, and its e is the file's exponent minus 1. IQ4_NL and IQ4_XS have 16 levels of
- * -127 .. 113, plus 128.
+ * -127 .. 113, plus 128. The other tables have magnitudes and their negatives, plus the offset: IQ2
+ * those of IQ2_XXS, IQ2_XS and IQ2_S, then those of IQ1_S and IQ1_M.
  *
  * If the number of rows of a matrix is no multiple of 16, its last panel ends in rows of zero
  * scales. */
@@ -65,7 +69,10 @@ enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
 #define RF_EACH_PANEL_FORMAT(X) \
     RF_EACH_DEVICE_PANEL_FORMAT(X) \
     X(iq4_nl, IQ4_NL, 4, 128, 32, 0, 32,  32) \
-    X(iq4_xs, IQ4_XS, 4, 128, 32, 0, 256, 160)
+    X(iq4_xs, IQ4_XS, 4, 128, 32, 0, 256, 160) \
+    X(iq2, IQ2, 4, 64, 16, 0, 256, 320) \
+    X(iq3_xxs, IQ3_XXS, 4, 128, 32, 0, 256, 192) \
+    X(iq3_s, IQ3_S, 4, 128, 32, 0, 256, 192)
 /* Formats with a scale for a row in their tail; the others have none. */
 #define RF_EACH_ROW_FORMAT(X) \
     X(w4a8_g128, W4A8_G128, 4, 8, 128, 0, 128, 16) \
@@ -129,7 +136,8 @@ static inline size_t rf_panel_tail_at(enum rf_format format, size_t k)
 /* From the start of one panel to the next, rounded up to a multiple of 64. */
 size_t rf_panel_bytes(enum rf_format format, size_t k);
 
-extern const uint8_t rf_mxfp4_codes[16], rf_iq4_codes[16];
+extern const uint8_t rf_mxfp4_codes[16], rf_iq4_codes[16], rf_iq2_codes[16], rf_iq3_xxs_codes[16],
+    rf_iq3_s_codes[16];
 
 /* The codes that 4 bits stand for; NULL: themselves. */
 static inline const uint8_t *rf_panel_table(enum rf_format format)
@@ -138,8 +146,17 @@ static inline const uint8_t *rf_panel_table(enum rf_format format)
     case RF_FORMAT_MXFP4: return rf_mxfp4_codes;
     case RF_FORMAT_IQ4_NL:
     case RF_FORMAT_IQ4_XS: return rf_iq4_codes;
+    case RF_FORMAT_IQ2: return rf_iq2_codes;
+    case RF_FORMAT_IQ3_XXS: return rf_iq3_xxs_codes;
+    case RF_FORMAT_IQ3_S: return rf_iq3_s_codes;
     default: return NULL;
     }
+}
+
+/* 1 if the d of a unit is an F32: the file's F16 times a power of two, which F16 may not hold. */
+static inline int rf_has_f32_scale(enum rf_format format)
+{
+    return format == RF_FORMAT_IQ2 || format == RF_FORMAT_IQ3_XXS || format == RF_FORMAT_IQ3_S;
 }
 
 /* 32 values of one row of activations in 8 bits, symmetric around zero (the draft precision of
@@ -185,6 +202,7 @@ static inline int32_t rf_a8_start(const struct rf_a8 *block, int offset, int hal
     case 8: return block->m8;
     case 12: return block->m12;
     case 32: return block->m32[half];
+    case 64: return 2 * block->m32[half];
     case 128: return block->m128;
     default: return 0;
     }

@@ -8,22 +8,23 @@
  * of k, v_end makes it a sum again.
  *
  * It also defines the shape of tiles. TILE vectors of weight rows (2 panels, or 2 halves of one)
- * times up to TILE_ROWS rows decode their codes in registers; times up to DECODED_ROWS rows they
- * read codes that were decoded before, into the first-level cache. Calls of more than
- * MOST_IN_REGISTERS rows do the latter; DECODED_ROWS = 0: none. TILE_SUMS is the most sums of a
- * tile, EACH_TILE_ROWS has all numbers of rows, EACH_FEW_ROWS those that are one tile and its
- * vectors.
+ * times up to TILE_ROWS rows decode their codes in registers; DECODED_TILE vectors times up to
+ * DECODED_ROWS rows read codes that were decoded before, DECODE_K values of k of them, into the
+ * first- or second-level cache. Calls of more than MOST_IN_REGISTERS rows do the latter, of
+ * W4A8_ROW where DECODES_ALL is 1. PASS_ROWS rows wait with their sums for the next codes.
+ * TILE_SUMS is the most sums of a tile, EACH_TILE_ROWS has all numbers of rows, EACH_FEW_ROWS those
+ * that are one tile and its vectors.
  *
- * A group of W4A8_G128 is summed with its codes as they are, from -8 times the sum of its q on.
- * Then this sum times the group's integer is added to the row's. So no product exceeds what the
- * tier's instructions sum: `vpmaddubsw` saturates beyond 32767, and eight pairs of codes up to 15
- * reach 8 * 2 * 15 * 127 = 30480. */
+ * With SCALED_CODES, decoded codes of W4A8_G128 are unsigned bytes, a (code - 8) + 128: sums over
+ * all of k that begin with -128 times the sum of q. v_factor prepares a group's integers for
+ * v_scaled, which makes these bytes. Otherwise a group of W4A8_G128 is summed with its codes as
+ * they are, from -8 times the sum of its q on. Then this sum times the group's integer is added to
+ * the row's. So no product exceeds what the tier's instructions sum: `vpmaddubsw` saturates beyond
+ * 32767, and eight pairs of codes up to 15 reach 8 * 2 * 15 * 127 = 30480. */
 #include "microkernels/panel.h"
 
 enum {
     PER_PANEL = RF_PANEL_ROWS / LANES, /* vectors of weight rows in a panel */
-    DECODE_K = 512,                    /* values of k that are decoded at once, whole groups */
-    PASS_ROWS = 128,                   /* rows whose sums wait for the next of them */
     ROW_AHEAD = 4096                   /* prefetch distance in bytes of codes */
 };
 
@@ -131,11 +132,17 @@ INLINE void row_prefetch(const struct row_tile *tile, size_t k, int nv)
                          _MM_HINT_T1);
 }
 
+/* Whether sums are those of groups, which are scaled. */
+INLINE int row_has_groups(enum rf_format format, int is_decoded)
+{
+    return rf_panel_layout(format)->scale_bytes > 0 && !(SCALED_CODES && is_decoded);
+}
+
 /* Adds the values [from, to) to the tile's sums. */
 INLINE void row_tile(const struct row_tile *tile, enum rf_format format, int nr, int nv,
                      int is_decoded)
 {
-    int has_groups = rf_panel_layout(format)->scale_bytes > 0;
+    int has_groups = row_has_groups(format, is_decoded);
     int32_t *kept = row_opaque(tile->sums);
     integers sums[TILE_SUMS];
 #pragma GCC unroll 24
@@ -166,18 +173,20 @@ INLINE void row_place(struct row_tile *tile, const struct rf_linear_args *args, 
     }
 }
 
-/* Sums begin with 0, or where there are no groups with -8 times the sum of q. */
+/* Sums begin with 0, or where there are no groups with -8 times the sum of q; where codes are
+ * scaled, with -128 times. */
 INLINE void row_begin(const struct rf_linear_args *args, enum rf_format format, size_t i, size_t nr,
-                      int nv, int32_t *sums)
+                      int nv, int is_decoded, int32_t *sums)
 {
     size_t bytes = rf_a8_row_bytes(args->k);
-    int has_groups = rf_panel_layout(format)->scale_bytes > 0;
+    int has_groups = row_has_groups(format, is_decoded),
+        times = rf_panel_layout(format)->scale_bytes ? 16 : 1;
     for (size_t r = 0; r < nr; r++) {
         const struct rf_a8_row *row =
             (const struct rf_a8_row *)(const void *)((const char *)args->x + (i + r) * bytes);
         for (int v = 0; v < nv; v++)
             v_store(sums + (r * (size_t)nv + (size_t)v) * LANES,
-                    has_groups ? v_zero() : v_set(row->m8));
+                    has_groups ? v_zero() : v_set(times * row->m8));
     }
 }
 
@@ -220,30 +229,41 @@ INLINE void row_stream(const struct rf_linear_args *args, enum rf_format format,
            step = panels / at_once;
     for (size_t p = 0; p < step; p++) {
         row_place(&tile, args, p, step, nv);
-        row_begin(args, format, 0, (size_t)nr, nv, sums);
+        row_begin(args, format, 0, (size_t)nr, nv, 0, sums);
         row_tile(&tile, format, nr, nv, 0);
         row_end(args, format, p, step, 0, (size_t)nr, nv, sums);
     }
     for (size_t p = step * at_once; p < panels; p++) {
         row_place(&tile, args, p, 0, PER_PANEL);
-        row_begin(args, format, 0, (size_t)nr, PER_PANEL, sums);
+        row_begin(args, format, 0, (size_t)nr, PER_PANEL, 0, sums);
         row_tile(&tile, format, nr, PER_PANEL, 0);
         row_end(args, format, p, 0, 0, (size_t)nr, PER_PANEL, sums);
     }
 }
 
 /* Codes [from, to) of k of a tile's vectors as bytes. */
-INLINE void row_decode(const struct row_tile *tile, int nv, uint8_t *to)
+INLINE void row_decode(const struct row_tile *tile, enum rf_format format, int nv, uint8_t *to)
 {
-    for (size_t k = tile->from; k < tile->to; k += RF_BLOCK)
+    int is_scaled = SCALED_CODES && rf_panel_layout(format)->scale_bytes > 0;
+    for (size_t group = tile->from; group < tile->to; group += RF_ROW_GROUP) {
+        size_t end = group + RF_ROW_GROUP < tile->to ? group + RF_ROW_GROUP : tile->to;
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++, to += 2 * nv * LANES * 4)
-#pragma GCC unroll 2
-            for (int v = 0; v < nv; v++) {
-                integers both = row_both(tile, k, j, v);
-                v_store(to + v * LANES * 4, v_and(both));
-                v_store(to + (nv + v) * LANES * 4, v_and(v_srl4(both)));
-            }
+        for (int v = 0; v < nv; v++) {
+            struct row_factor factor;
+            uint8_t *at = to + v * LANES * 4;
+            if (is_scaled)
+                factor = v_factor(tile->scales[v] + group / RF_ROW_GROUP * RF_PANEL_ROWS);
+            for (size_t k = group; k < end; k += RF_BLOCK)
+#pragma GCC unroll 4
+                for (int j = 0; j < 4; j++, at += 2 * nv * LANES * 4) {
+                    integers both = row_both(tile, k, j, v), low = v_and(both),
+                             high = v_and(v_srl4(both));
+                    v_store(at, is_scaled ? v_scaled(low, &factor) : low);
+                    v_store(at + nv * LANES * 4, is_scaled ? v_scaled(high, &factor) : high);
+                }
+        }
+        to += (end - group) / 4 * (size_t)nv * LANES * 4;
+    }
 }
 
 INLINE void row_any_tile(const struct row_tile *tile, enum rf_format format, size_t nr, int nv,
@@ -261,25 +281,44 @@ INLINE void row_any_tile(const struct row_tile *tile, enum rf_format format, siz
     }
 }
 
+#if SCALED_CODES
+/* A tile of decoded codes is the same in both formats. In a function of its own gcc has registers
+ * for its sums. */
+static APART void RF_NAMED(row_decoded_tile)(const struct row_tile *tile, size_t nr, int nv)
+{
+    if (nv == DECODED_TILE)
+        row_any_tile(tile, RF_FORMAT_W4A8_ROW, nr, DECODED_TILE, 1);
+    else
+        row_any_tile(tile, RF_FORMAT_W4A8_ROW, nr, PER_PANEL, 1);
+}
+#endif
+
 /* Rows [i, i + n), at most PASS_ROWS, times some vectors of weight rows. */
 INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, size_t panel, int nv,
                      size_t i, size_t n, int is_decoded)
 {
-    _Alignas(64) uint8_t decoded[is_decoded ? DECODE_K * TILE * LANES : 64];
-    _Alignas(64) int32_t sums[PASS_ROWS * TILE * LANES];
+    _Alignas(64) uint8_t decoded[is_decoded ? DECODE_K * DECODED_TILE * LANES : 64];
+    _Alignas(64) int32_t sums[PASS_ROWS * (is_decoded ? DECODED_TILE : TILE) * LANES];
     struct row_tile tile = row_tile_of(args, sums);
     size_t most = is_decoded ? DECODED_ROWS : TILE_ROWS, tiles = (n + most - 1) / most,
            rows = (n + tiles - 1) / tiles;
     row_place(&tile, args, panel, 1, nv);
-    row_begin(args, format, i, n, nv, sums);
+    row_begin(args, format, i, n, nv, is_decoded, sums);
     tile.decoded = decoded;
     for (; tile.from < args->k; tile.from = tile.to) {
         tile.to = tile.from + DECODE_K < args->k ? tile.from + DECODE_K : args->k;
-        if (is_decoded) row_decode(&tile, nv, decoded);
+        if (is_decoded) row_decode(&tile, format, nv, decoded);
         for (size_t r = 0; r < n; r += rows) {
             tile.x = (const char *)args->x + (i + r) * tile.row_bytes;
             tile.sums = sums + r * (size_t)nv * LANES;
-            row_any_tile(&tile, format, n - r < rows ? n - r : rows, nv, is_decoded);
+            size_t nr = n - r < rows ? n - r : rows;
+#if SCALED_CODES
+            if (is_decoded) {
+                RF_NAMED(row_decoded_tile)(&tile, nr, nv);
+                continue;
+            }
+#endif
+            row_any_tile(&tile, format, nr, nv, is_decoded);
         }
     }
     row_end(args, format, panel, 1, i, n, nv, sums);
@@ -287,12 +326,13 @@ INLINE void row_pass(const struct rf_linear_args *args, enum rf_format format, s
 
 INLINE void row_walk(const struct rf_linear_args *args, enum rf_format format, int is_decoded)
 {
-    size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, at_once = TILE / PER_PANEL;
-    for (size_t p = 0; p < panels; p += at_once)
+    size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS,
+           at_once = (is_decoded ? DECODED_TILE : TILE) / PER_PANEL;
+    for (size_t p = 0; p < panels; p += panels - p < at_once ? 1 : at_once)
         for (size_t i = 0, n; i < args->n; i += n) {
             n = args->n - i < PASS_ROWS ? args->n - i : PASS_ROWS;
             if (panels - p >= at_once)
-                row_pass(args, format, p, TILE, i, n, is_decoded);
+                row_pass(args, format, p, is_decoded ? DECODED_TILE : TILE, i, n, is_decoded);
             else
                 row_pass(args, format, p, PER_PANEL, i, n, is_decoded);
         }
@@ -300,8 +340,8 @@ INLINE void row_walk(const struct rf_linear_args *args, enum rf_format format, i
 
 INLINE void row_many(const struct rf_linear_args *args, enum rf_format format)
 {
-    if (DECODED_ROWS && args->n > MOST_IN_REGISTERS)
-        row_walk(args, format, DECODED_ROWS > 0);
+    if (args->n > MOST_IN_REGISTERS && (DECODES_ALL || row_has_groups(format, 0)))
+        row_walk(args, format, 1);
     else
         row_walk(args, format, 0);
 }

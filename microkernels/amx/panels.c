@@ -43,8 +43,9 @@ INLINE int amx_parts_of(enum rf_format format)
  * both have left their tiles. */
 INLINE int is_apart(enum rf_format format, enum rf_operand form)
 {
-    return form == RF_OPERAND_A16 && (format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 ||
-                                      rf_panel_table(format) == rf_iq4_codes);
+    return form == RF_OPERAND_A16 &&
+           (format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_IQ4_NL ||
+            format == RF_FORMAT_IQ4_XS || format == RF_FORMAT_IQ3_XXS);
 }
 
 INLINE size_t block_bytes_of(enum rf_operand form)
@@ -501,15 +502,18 @@ INLINE void amx_panels_linear(const struct rf_linear_args *args, enum rf_format 
 RF_EACH_PANEL_FORMAT(LINEAR_A8)
 
 /* Q4_K and Q6_K: panels_super.c. */
-#define EACH_A16(X)   \
-    X(mxfp4, MXFP4)   \
-    X(q4_0, Q4_0)     \
-    X(q4_1, Q4_1)     \
-    X(q8_0, Q8_0)     \
-    X(q8_1, Q8_1)     \
-    X(q8_k, Q8_K)     \
-    X(iq4_nl, IQ4_NL) \
-    X(iq4_xs, IQ4_XS)
+#define EACH_A16(X)     \
+    X(mxfp4, MXFP4)     \
+    X(q4_0, Q4_0)       \
+    X(q4_1, Q4_1)       \
+    X(q8_0, Q8_0)       \
+    X(q8_1, Q8_1)       \
+    X(q8_k, Q8_K)       \
+    X(iq4_nl, IQ4_NL)   \
+    X(iq4_xs, IQ4_XS)   \
+    X(iq2, IQ2)         \
+    X(iq3_xxs, IQ3_XXS) \
+    X(iq3_s, IQ3_S)
 #define LINEAR_A16(name, FORMAT)                                           \
     static void amx_linear_##name##_a16(const struct rf_linear_args *args) \
     {                                                                      \

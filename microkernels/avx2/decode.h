@@ -47,6 +47,11 @@ INLINE __m256 load_f16(const uint8_t *from)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
 }
 
+INLINE __m256 load_f32(const uint8_t *from)
+{
+    return _mm256_loadu_ps((const float *)(const void *)from);
+}
+
 INLINE __m256 load_u8(const uint8_t *from)
 {
     return _mm256_cvtepi32_ps(
@@ -95,6 +100,10 @@ INLINE void scale_of(enum rf_format format, const uint8_t *at, size_t t, int par
         *s = _mm256_mul_ps(load_f16(at + 256 + 2 * r), load_i8(at + group + r));
     } else if (format == RF_FORMAT_IQ4_XS) {
         *s = _mm256_mul_ps(load_f16(at + 128 + 2 * r), load_i8(at + 16 * t + r));
+    } else if (rf_has_f32_scale(format)) {
+        const uint8_t *numbers_at = at + (rf_panel_layout(format)->group == 16 ? group : 16 * t);
+        size_t d_at = rf_panel_layout(format)->scale_bytes - 64;
+        *s = _mm256_mul_ps(load_f32(at + d_at + 4 * r), load_i8(numbers_at + r));
     } else if (format == RF_FORMAT_Q8_K) {
         __m256 n = _mm256_mul_ps(load_f16(at + 544 + 2 * r), _mm256_set1_ps(-1.0f / 32.0f));
         *s = _mm256_mul_ps(load_f16(at + 512 + 2 * r), load_i8(at + group + r));

@@ -47,7 +47,7 @@ INLINE int has_signed_codes(enum rf_format format)
     (void)format;
     return 0;
 #else
-    return rf_panel_layout(format)->offset == 128;
+    return rf_panel_layout(format)->offset >= 64;
 #endif
 }
 
@@ -119,13 +119,18 @@ INLINE void prefetch(const uint8_t *codes, size_t bytes)
         _mm_prefetch((const char *)codes + PREFETCH + line, _MM_HINT_T0);
 }
 
+INLINE __m256i less_offset(enum rf_format format, __m256i codes)
+{
+    return _mm256_sub_epi8(codes, _mm256_set1_epi8((char)rf_panel_layout(format)->offset));
+}
+
 /* The vectors of part `part` of a block as they are multiplied. */
 INLINE void codes_of(enum rf_format format, const uint8_t *block, int part, __m256i codes[4])
 {
     decode(format, block, part, codes);
     if (!has_signed_codes(format)) return;
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; v++) codes[v] = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
+    for (int v = 0; v < 4; v++) codes[v] = less_offset(format, codes[v]);
 }
 
 INLINE __m256i broadcast(const int8_t *q, int v)
@@ -147,7 +152,7 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
         /* The codes' signs move to the row: 2 * 128 * 127 fits. */
 #    pragma GCC unroll 4
         for (int v = 0; v < 4; v++) {
-            __m256i code = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
+            __m256i code = less_offset(format, codes[v]);
             pairs[v] = _mm256_maddubs_epi16(_mm256_abs_epi8(code),
                                             _mm256_sign_epi8(broadcast(q, v), code));
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs[v], ones));

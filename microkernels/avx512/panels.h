@@ -121,6 +121,11 @@ INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t 
         out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
     } else if (format == RF_FORMAT_IQ4_XS) {
         out.s[0] = _mm512_mul_ps(load_f16(at + 128), load_i8(at + 16 * t));
+    } else if (rf_has_f32_scale(format)) {
+        __m512 d = _mm512_loadu_ps(at + rf_panel_layout(format)->scale_bytes - 64);
+        size_t first = is_by_16(format) ? 32 * t : 16 * t;
+        out.s[0] = _mm512_mul_ps(d, load_i8(at + first));
+        if (is_by_16(format)) out.s[1] = _mm512_mul_ps(d, load_i8(at + first + 16));
     } else if (format == RF_FORMAT_Q8_K) {
         __m512 d = load_f16(at + 512),
                n = _mm512_mul_ps(load_f16(at + 544), _mm512_set1_ps(-1.0f / 32.0f));

@@ -95,6 +95,12 @@ static void scale_of(enum rf_format format, const uint8_t *scales, size_t group,
     size_t groups = layout->unit / layout->group, g = group % groups;
     const uint8_t *at = scales + group / groups * layout->scale_bytes;
     *b = 0.0f;
+    if (rf_has_f32_scale(format)) {
+        float d;
+        memcpy(&d, at + groups * RF_PANEL_ROWS + r * sizeof d, sizeof d);
+        *s = d * (float)(int8_t)at[g * RF_PANEL_ROWS + r];
+        return;
+    }
     switch (format) {
     case RF_FORMAT_MXFP4: *s = rf_bits_float((uint32_t)at[r] << 23); break;
     case RF_FORMAT_Q4_K:

@@ -119,6 +119,20 @@ int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens
     return leave_session(session, code, &error);
 }
 
+int riffle_score_logits(riffle_session *session, const int32_t *tokens, size_t n_tokens,
+                        size_t first, riffle_on_logits on_logits, void *user)
+{
+    struct rf_error error;
+    int code = rf_api_enter(session);
+    if (code) return code;
+    if (!on_logits || (!tokens && n_tokens))
+        code = rf_fail(&error, RF_ERR_ARGUMENT, "%s is NULL", on_logits ? "tokens" : "on_logits");
+    else
+        code = rf_session_score_logits(session->inner, tokens, n_tokens, first, on_logits, user,
+                                       &error);
+    return leave_session(session, code, &error);
+}
+
 int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
 {
     struct rf_error error;

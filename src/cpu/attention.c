@@ -340,7 +340,7 @@ static void attend_quantised(const struct cpu_view *view, const struct place *at
 {
     struct rf_kv_group groups[RF_KV_SPAN + 1]; /* the last: the one that is read next */
     size_t begin = at->chunk * RF_KV_SPAN + first, end = at->chunk * RF_KV_SPAN + n;
-    size_t cached = end < at->cache->n_groups && at->cache->groups[end] ? end + 1 : end;
+    size_t cached = rf_cpu_cache_has_group(at->cache, at->op->layer, end) ? end + 1 : end;
     for (size_t g = begin; g < cached; g++)
         groups[g - begin] =
             rf_cpu_cache_group(at->cache, at->op->layer, at->head, g, view->base.shape.kv);
@@ -373,8 +373,14 @@ static void attend_run(const struct cpu_view *view, const struct place *at, cons
     const struct attention_scratch *scratch = run->scratch;
     size_t floats = result_floats(view, at->op), padded = padded_dim(view, at->op), end = 0;
     size_t groups = (size_t)scratch->groups[run->begin], start = groups * RF_KV_GROUP;
-    for (size_t i = run->begin; i < run->begin + run->n; i++)
+    size_t seen = SIZE_MAX;
+    for (size_t i = run->begin; i < run->begin + run->n; i++) {
         if (end < (size_t)scratch->visible[i]) end = (size_t)scratch->visible[i];
+        if (seen > (size_t)scratch->first[i]) seen = (size_t)scratch->first[i];
+    }
+    /* Blocks that no query sees may be given up. */
+    seen = seen / RF_KV_POSITIONS * RF_KV_POSITIONS;
+    if (start < seen) start = seen;
     int has_result = first_group(scratch, run->begin) < groups;
     if (has_result) attend_quantised(view, at, run, first_group(scratch, run->begin), groups);
     for (size_t next; start < end; start = next) {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "infer/backend.h"
+#include "infer/window_kept.h"
 #include "microkernels/kernels.h"
 
 _Static_assert((int)RF_KV_POSITIONS == (int)RF_ATTENTION_CHUNK,
@@ -16,8 +17,9 @@ _Static_assert((int)RF_KV_RECENT == (int)RF_KV_GROUP, "the positions of a group"
 
 /* ---- cache.c ---- */
 
-/* RF_KV_POSITIONS positions in 16 bits, [layer][KV head]: K in blocks of 16 positions, then V rows;
- * or RF_KV_GROUP positions quantised, [layer][KV head] upper planes, then the lower ones. */
+/* RF_KV_POSITIONS positions in 16 bits of the layers of a kind, [layer][KV head]: K in blocks of 16
+ * positions, then V rows; or RF_KV_GROUP positions quantised, [layer][KV head] upper planes, then
+ * the lower ones. */
 struct cpu_block {
     atomic_int holders; /* caches */
     void *data;
@@ -68,8 +70,9 @@ struct cpu_states {
     struct cpu_state_copy *moved; /* where the pass leaves its matrices, or NULL */
 };
 
-/* Where a layer's heads are in blocks and groups. */
+/* Where a layer's heads are in the blocks and groups of its kind. */
 struct cpu_kv_layer {
+    enum rf_kv_kind kind;
     size_t n_heads;            /* 0: no keys and values of its own */
     size_t dim, padded_dim;    /* elements of a head in K and in V */
     size_t k_elements;         /* K of one block and head; V follows */
@@ -79,18 +82,24 @@ struct cpu_kv_layer {
     size_t upper_at, lower_at; /* bytes of a group before the layer's planes */
 };
 
+/* Keys and values of the layers of a kind. */
+struct cpu_kv {
+    /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, given up, or only quantised */
+    struct cpu_block **blocks;
+    struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
+    struct cpu_slab *slab;     /* takes the next groups, or NULL */
+    size_t keys, values; /* elements of a position in K and in V; 0: no layer is of the kind */
+    size_t group_bytes;
+};
+
 struct cpu_cache {
     struct rf_cache base;
     int32_t *places; /* [n_layer]: number among the layers of its kind, with keys or with a state */
     struct cpu_states states; /* without blocks where no layer has one */
-    /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
-    struct cpu_block **blocks;
-    struct cpu_block **groups;   /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
-    size_t n_groups;             /* groups that are quantised */
-    struct cpu_slab *slab;       /* takes the next groups, or NULL */
+    struct cpu_kv kinds[RF_KV_KINDS];
+    size_t n_groups;             /* groups that are quantised, of all kinds */
+    size_t settled;              /* positions; passes behind them read drafts */
     struct cpu_kv_layer *layers; /* [n_layer] */
-    size_t keys, values;         /* elements of a position in K and in V, of all layers and heads */
-    size_t group_bytes;          /* of all layers and heads */
 };
 
 static inline size_t cpu_chunks(size_t positions)
@@ -103,7 +112,8 @@ static inline uint16_t *k_cache(const struct cpu_cache *cache, size_t chunk, int
                                 size_t head)
 {
     const struct cpu_kv_layer *of = &cache->layers[layer];
-    return (uint16_t *)cache->blocks[chunk]->data + of->first + head * of->kv_elements;
+    return (uint16_t *)cache->kinds[of->kind].blocks[chunk]->data + of->first +
+           head * of->kv_elements;
 }
 
 static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
@@ -135,6 +145,7 @@ int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t
                          struct rf_error *error);
 /* Quantises one head's group. */
 void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, size_t group);
+int rf_cpu_cache_has_group(const struct cpu_cache *cache, int32_t layer, size_t group);
 /* One head's planes of a group: of 8 bits, or the upper one alone. */
 struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t layer, size_t head,
                                       size_t group, enum rf_kv_type as);
@@ -150,24 +161,27 @@ void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_
 
 /* ---- for cache_saved.c ---- */
 
-/* K and V of all layers and heads, one behind the other: in a block, or in saved positions, which
- * need not be aligned. */
+/* K and V of all layers and heads of a kind, one behind the other: in a block, or in saved
+ * positions, which need not be aligned. */
 struct cpu_kv_place {
     char *data;
     size_t k, v; /* positions that a head's K and V have */
 };
 
-struct cpu_kv_place rf_cpu_cache_place(const struct cpu_cache *cache,
-                                       const struct cpu_block *block);
-/* Copies the first `positions` of a block, for each layer and head. K is copied in whole groups of
- * 16 positions. */
-void rf_cpu_cache_copy(const struct cpu_cache *cache, struct cpu_kv_place to,
+struct cpu_kv_place rf_cpu_cache_place(const struct cpu_block *block);
+/* Copies the first `positions` of a block, for each layer and head of the kind. K is copied in
+ * whole groups of 16 positions. */
+void rf_cpu_cache_copy(const struct cpu_cache *cache, enum rf_kv_kind kind, struct cpu_kv_place to,
                        struct cpu_kv_place from, size_t positions);
-/* Bytes of a group, for all layers and heads. */
-size_t rf_cpu_cache_group_bytes(const struct cpu_cache *cache);
-/* Forgets all groups, and makes the first n_groups and the blocks of the positions [first, first +
- * n) the cache's own, with undefined content but for positions before `first`. */
-int rf_cpu_cache_own(struct cpu_cache *cache, size_t first, size_t n, size_t n_groups,
+/* The parts of n positions of a kind in host memory: groups [first_group, groups), then blocks from
+ * first_block on. */
+struct cpu_saved {
+    size_t first_group, groups, first_block;
+};
+
+/* Forgets all groups, and makes those parts of n positions the cache's own, with undefined content.
+ */
+int rf_cpu_cache_own(struct cpu_cache *cache, const struct cpu_saved saved[RF_KV_KINDS], size_t n,
                      struct rf_error *error);
 
 /* ---- block.c ---- */

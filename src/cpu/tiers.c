@@ -55,7 +55,10 @@ static void tier_linear(enum rf_tier tier, enum rf_format format, const struct r
     EACH_OF_SMALL_CODES(X, tier) \
     X(tier, Q8_0)                \
     X(tier, IQ4_NL)              \
-    X(tier, IQ4_XS)
+    X(tier, IQ4_XS)              \
+    X(tier, IQ2)                 \
+    X(tier, IQ3_XXS)             \
+    X(tier, IQ3_S)
 #define EACH_GENERATED(X)        \
     EACH_OF_SMALL_CODES(X, AVX2) \
     EACH(X, AVXVNNI)             \

@@ -4,6 +4,7 @@
 #include "devices/shared_parts.h"
 #include "infer/kv_kept.h"
 #include "infer/state_kept.h"
+#include "infer/window_kept.h"
 #include "microkernels/kernels.h"
 #include "microkernels/kv.h"
 
@@ -128,11 +129,12 @@ uint64_t rf_shared_cache_held(const struct rf_cache *base)
     return held;
 }
 
-/* Copies `bytes` for each layer with keys and values, or with a state, of part p between the
- * positions of both parts and of that part. */
+/* Copies `bytes` for each layer of a kind with keys and values, or with a state, of part p between
+ * the positions of both parts and of that part. */
 struct weave {
     const struct shared_cache *cache;
     int p, is_load, of_states;
+    enum rf_kv_kind kind;
     char *both, *part;
 };
 
@@ -140,7 +142,7 @@ static size_t layers_of(const struct weave *weave, int p)
 {
     const struct rf_params *params = &weave->cache->params[p];
     return (size_t)(weave->of_states ? rf_n_states(params, params->n_layer)
-                                     : rf_n_attention(params, params->n_layer));
+                                     : rf_n_of_kind(params, weave->kind));
 }
 
 static void copy_layers(struct weave *weave, size_t bytes)
@@ -154,14 +156,18 @@ static void copy_layers(struct weave *weave, size_t bytes)
     weave->part += n;
 }
 
-/* The order is that of rf_backend_ops.cache_bytes, in which layers are not the outermost. */
-static void copy_part(struct weave *weave, int32_t n)
+/* The layers of a kind. */
+static void copy_kind(struct weave *weave, enum rf_kv_kind kind, int32_t n)
 {
     const struct rf_cache_shape *shape = &weave->cache->base.shape;
     size_t heads = (size_t)shape->params->n_head_kv, dim = (size_t)shape->params->head_dim,
+           from = kind == RF_KV_WINDOW ? rf_window_saved_from(shape->params, (size_t)n) : 0,
+           group = from * RF_KV_POSITIONS / RF_KV_RECENT,
            groups = rf_kv_is_quantised(shape->kv) && n ? rf_kv_groups_of_row((size_t)n - 1) : 0,
-           done = groups * RF_KV_RECENT / RF_KV_POSITIONS * RF_KV_POSITIONS;
-    for (size_t g = 0; g < groups; g++) {
+           block = groups * RF_KV_RECENT / RF_KV_POSITIONS,
+           done = (block > from ? block : from) * RF_KV_POSITIONS;
+    weave->kind = kind;
+    for (; group < groups; group++) {
         copy_layers(weave, heads * rf_kv_upper_bytes(rf_padded(dim)));
         if (shape->kv == RF_KV_Q8) copy_layers(weave, heads * rf_kv_lower_bytes(rf_padded(dim)));
     }
@@ -169,6 +175,14 @@ static void copy_part(struct weave *weave, int32_t n)
         p = (size_t)n - done < RF_KV_POSITIONS ? (size_t)n - done : RF_KV_POSITIONS;
         copy_layers(weave, heads * (rf_padded(p) * dim + p * rf_padded(dim)) * sizeof(uint16_t));
     }
+}
+
+/* The order is that of rf_backend_ops.cache_bytes, in which layers are not the outermost. */
+static void copy_part(struct weave *weave, int32_t n)
+{
+    const struct rf_cache_shape *shape = &weave->cache->base.shape;
+    copy_kind(weave, RF_KV_WHOLE, n);
+    copy_kind(weave, RF_KV_WINDOW, n);
     weave->of_states = 1;
     copy_layers(weave, rf_states_saved_floats(shape->params, n) * sizeof(float));
     if (n) copy_layers(weave, rf_state_matrices(shape->params) * sizeof(float));
@@ -186,7 +200,7 @@ static int cache_move(struct rf_cache *base, int32_t n, char *positions, int is_
         char *own = rf_malloc(base->backend->allocator, of_part->cache_bytes(cache->part[p], n) + 1,
                               1, "KV cache", error);
         if (!own) return RF_ERR_MEMORY;
-        struct weave weave = {cache, p, is_load, 0, positions, own};
+        struct weave weave = {cache, p, is_load, 0, RF_KV_WHOLE, positions, own};
         if (is_load) copy_part(&weave, n);
         code = is_load ? of_part->cache_load(cache->part[p], n, own, error)
                        : of_part->cache_save(cache->part[p], n, own, error);

@@ -192,6 +192,57 @@ int rf_session_score(struct rf_session *session, const int32_t *tokens, size_t n
                              (int32_t)first, logprobs, error);
 }
 
+/* Reads the rows that precede the next n tokens of the text, [n_text, n_text + n), as drafts: their
+ * logits are in memory together. `i`: the index of the first for on_logits. */
+static int tell_logits(struct rf_session *session, int32_t n_text, int32_t n, size_t i,
+                       riffle_on_logits on_logits, void *user, struct rf_error *error)
+{
+    struct rf_sequence *sequence = session->sequence;
+    const struct rf_backend_ops *ops = session->view->backend->ops;
+    size_t n_vocab = (size_t)session->engine->source->params.n_vocab;
+    struct rf_ask ask = {.sequence = sequence,
+                         .n_text = n_text,
+                         .draft = rf_sequence_tokens(sequence) + n_text,
+                         .n_draft = n - 1};
+    int32_t path[RF_TREE_ROWS];
+    int code = rf_read(session->view, &ask, 1, &(struct rf_read_options){0}, NULL, error);
+    for (int32_t j = 0; !code && j < n; j++) {
+        const float *logits;
+        path[j] = j;
+        code = ops->logits(session->view, ask.first + j, &logits, error);
+        if (!code && on_logits(user, i + (size_t)j, logits, n_vocab))
+            code = rf_fail(error, RF_ERR_CANCELLED, "cancelled");
+    }
+    return code ? code : rf_sequence_accept(sequence, session->view, n_text, path, n - 1, error);
+}
+
+int rf_session_score_logits(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
+                            size_t first, riffle_on_logits on_logits, void *user,
+                            struct rf_error *error)
+{
+    int32_t n_before = rf_sequence_n_committed(session->sequence);
+    int code = check_fits(session, n_tokens, error);
+    if (code) return code;
+    if (first > n_tokens || (first == 0 && n_before == 0 && n_tokens > 0))
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "first %zu: there are %zu tokens, and each follows another", first,
+                       n_tokens);
+    atomic_store(&session->cancel, 0);
+    code = rf_sequence_append(session->sequence, tokens, (int32_t)n_tokens, error);
+    if (code) return code;
+    for (size_t i = first; !code && i < n_tokens;) {
+        int32_t n_text = n_before + (int32_t)i, most = session->view->shape.max_logits,
+                room = rf_sequence_room(session->sequence, n_text) + 1,
+                left = (int32_t)(n_tokens - i);
+        if (most > room) most = room;
+        if (most > left) most = left;
+        code = tell_logits(session, n_text, most, i, on_logits, user, error);
+        i += (size_t)most;
+    }
+    if (code) rf_sequence_rewind(session->sequence, n_before);
+    return code;
+}
+
 int rf_session_logits(struct rf_session *session, float *logits, size_t n_logits,
                       struct rf_error *error)
 {

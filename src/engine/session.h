@@ -56,6 +56,10 @@ int rf_session_prefill(struct rf_session *session, const int32_t *tokens, size_t
 /* Appends tokens; logprobs[i] is the log-probability of token first + i. */
 int rf_session_score(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
                      size_t first, double *logprobs, struct rf_error *error);
+/* riffle_score_logits. */
+int rf_session_score_logits(struct rf_session *session, const int32_t *tokens, size_t n_tokens,
+                            size_t first, riffle_on_logits on_logits, void *user,
+                            struct rf_error *error);
 /* Copies the logits [n_logits], one for each token of the vocabulary, that follow the text. */
 int rf_session_logits(struct rf_session *session, float *logits, size_t n_logits,
                       struct rf_error *error);

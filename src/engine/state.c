@@ -1,8 +1,9 @@
 /* A session as a file: a header, the tokens, the KV cache of what has been read, and what its
  * drafts know that the tokens do not tell: their dictionary (speculate/successors.h) and the
  * features of a draft head (speculate/head_level.h). Little-endian, as every machine is that this
- * version runs on; a file of another model or version is refused, but for version 5, which has no
- * features, and version 4, which has no dictionary either.
+ * version runs on; a file of another model or version is refused, but for version 6, which is the
+ * same where no layer has a window, version 5, which has no features, and version 4, which has no
+ * dictionary either.
  *
  * Two numbers of the header are two tests. `content` covers every byte of the file and tells
  * damage. `model` tells models apart. Neither has a key: whoever writes a file on purpose can make
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "infer/window_kept.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "speculate/successors.h"
@@ -33,7 +35,7 @@ struct header {
 
 static const char magic[8] = {'R', 'F', 'L', 'S', 'T', 'A', 'T', 'E'};
 
-enum { VERSION = 6, WITHOUT_FEATURES = 5, WITHOUT_DICTIONARY = 4 };
+enum { VERSION = 7, WHOLE_WINDOWS = 6, WITHOUT_FEATURES = 5, WITHOUT_DICTIONARY = 4 };
 
 /* FNV-1a over 8-byte words. Each step is a bijection of the sum, so damage within one word always
  * shows; other damage stays hidden with a probability of 2^-64. */
@@ -232,6 +234,12 @@ static int check_state_header(const struct rf_session *session, const char *path
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
                        header->version, VERSION);
+    if (header->version <= WHOLE_WINDOWS &&
+        rf_n_of_kind(&session->engine->source->params, RF_KV_WINDOW))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: a saved session of version %" PRIu32
+                       ", whose layers with a window are stored otherwise than in version %d",
+                       path, header->version, VERSION);
     if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
         return state_is_damaged(path, "the numbers of its tokens", error);
     size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t),

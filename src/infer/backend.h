@@ -440,12 +440,12 @@ struct rf_backend_ops {
     /* Gives up blocks that hold no position below n; it may keep one of them. */
     void (*cache_trim)(struct rf_cache *cache, int32_t n);
     /* The caller will begin no pass before position n but after rewinding: a cache may give up what
-     * only earlier rows read, which are 16 bits of one that quantises, and states. It keeps some of
-     * it: states for the last RF_STATE_TAIL positions. */
+     * only earlier rows read, which are 16 bits of one that quantises, what is behind windows, and
+     * states. It keeps some of it: states and windows for the last RF_STATE_TAIL positions. */
     void (*cache_settle)(struct rf_cache *cache, int32_t n);
     /* The greatest position r <= n from which a pass may begin with what the cache still has of n
-     * positions that were read: n itself, or less where earlier rows' 16 bits or states were given
-     * up. */
+     * positions that were read: n itself, or less where earlier rows' 16 bits, windows or states
+     * were given up. */
     int32_t (*cache_resume)(const struct rf_cache *cache, int32_t n);
     /* Whether the first n positions can be saved, of which a pass can begin at n and n - 1: else
      * matrices that would be saved are not known yet, and fewer positions can be. */
@@ -456,14 +456,16 @@ struct rf_backend_ops {
      * Entries after them are undefined afterwards. Costs nothing where path[i] == i. */
     int (*cache_keep)(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                       struct rf_error *error);
-    /* The first n positions in host memory, in one order for all backends. For each block of
+    /* The first n positions in host memory, in one order for all backends: first the layers that
+     * read whole texts, then those with a window. Of either kind, for each block of
      * RF_KV_POSITIONS, of which p are there, each layer and each KV head: K [b][head_dim][16] with
      * b = p / 16 rounded up and 16 positions side by side; then V [p][d] with d = head_dim rounded
-     * up to 16. Elements have 16 bits; those beyond p or head_dim are 0.
+     * up to 16. Elements have 16 bits; those beyond p or head_dim are 0. Layers with a window have
+     * blocks from rf_window_saved_from(n) on (infer/window_kept.h).
      *
-     * A cache that quantises has first the g groups that the row n - 1 reads quantised: for each
-     * group the upper planes of all layers and heads, then the lower ones. Then the blocks as above
-     * from the one that has position g * RF_KV_RECENT on.
+     * A cache that quantises has first, of either kind, the groups before g, which the row n - 1
+     * reads quantised: for each group the upper planes of all layers and heads, then the lower
+     * ones. Then the blocks as above from the one that has position g * RF_KV_RECENT on.
      *
      * Layers are those with keys and values. At the end follow, for each layer with a state, F32
      * rows [n - first][rf_state_row(params)] of what rows left from position

@@ -85,6 +85,25 @@ static enum rf_weight_form choose_form(const struct plan_list *list, enum rf_wei
     return RF_WEIGHTS_BF16;
 }
 
+/* RF_WEIGHTS_W4 casts to no other type where rows do not suit. */
+static int check_w4(const struct plan_list *list, struct rf_error *error)
+{
+    for (int32_t i = 0; i < list->count; i++) {
+        const struct rf_weight_plan *plan = &list->plans[i];
+        const struct rf_tensor *tensor = plan->tensor;
+        int is_cast =
+            plan->dtype != tensor->dtype || rf_dtype_info(tensor->dtype)->block_elems == 1;
+        if (plan->form != RF_WEIGHTS_W4 || !has_choice(plan->role) || !is_cast) continue;
+        if (plan->format != RF_FORMAT_W4A8_G128)
+            return rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "%s: a cast to w4 wants rows of a multiple of %d weights, at most %d, "
+                           "and those of tensor %s have %lld",
+                           list->source->name, (int)RF_ROW_GROUP, (int)RF_ROW_MOST_K, tensor->name,
+                           (long long)tensor->ne[0]);
+    }
+    return 0;
+}
+
 static int want_all(struct plan_list *list, const struct rf_source *source,
                     enum rf_weight_form form, struct rf_model *model,
                     const struct rf_allocator *allocator, struct rf_error *error)
@@ -102,8 +121,9 @@ static int want_all(struct plan_list *list, const struct rf_source *source,
     RF_EACH_MODEL_TENSOR(WANT)
 #undef WANT /* a tied output head has no tensor but the embedding table */
     for (int32_t i = 0; i < p->n_layer; i++) want_layer(list, i, &model->layers[i]);
-    if (!list->code) plan_from(list, 0, choose_form(list, form));
-    return list->code;
+    if (list->code) return list->code;
+    plan_from(list, 0, choose_form(list, form));
+    return check_w4(list, error);
 }
 
 void rf_model_free(struct rf_model *model)

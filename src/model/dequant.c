@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "model/dtype.h"
+#include "model/iq.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "model files are read in place: little-endian hosts only");
@@ -252,6 +253,17 @@ static void dequant_iq4_xs(const uint8_t *restrict block, float *restrict out)
     }
 }
 
+/* iq.h has the formula. ggml multiplies in another order, to the same bits. */
+static void dequant_iq(enum rf_dtype dtype, const uint8_t *restrict block, float *restrict out)
+{
+    const int8_t *levels = rf_iq_levels(dtype);
+    struct rf_iq_block taken;
+    rf_iq_unpack(dtype, block, &taken);
+    for (int i = 0; i < 256; i++)
+        out[i] =
+            taken.d * (float)taken.a[i / 16] * (float)levels[taken.codes[i / 8] >> i % 8 * 8 & 15];
+}
+
 typedef void block_fn(const uint8_t *restrict block, float *restrict out);
 
 static block_fn *const block_of[RF_DTYPE_LIMIT] = {
@@ -287,7 +299,10 @@ void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t
         block_fn *block = block_of[dtype];
         assert(n % info->block_elems == 0);
         for (size_t i = 0; i < n; i += info->block_elems, bytes += info->block_bytes)
-            block(bytes, out + i);
+            if (block)
+                block(bytes, out + i);
+            else
+                dequant_iq(dtype, bytes, out + i);
     }
 }
 

@@ -117,10 +117,8 @@ static const char *foreign_type(uint32_t type)
     static const struct {
         uint32_t type;
         const char *name;
-    } names[] = {{9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
-                 {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {24, "I8"},     {25, "I16"},
-                 {26, "I32"},   {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},  {34, "TQ1_0"},
-                 {35, "TQ2_0"}, {40, "NVFP4"}};
+    } names[] = {{9, "Q8_1"}, {15, "Q8_K"}, {24, "I8"},  {25, "I16"},
+                 {26, "I32"}, {27, "I64"},  {28, "F64"}, {40, "NVFP4"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].type == type) return names[i].name;
     return "unknown";

@@ -408,14 +408,14 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     /* Layers that predict further tokens. */
     if (is_further(reader->hf, name)) return;
-    const struct rf_params *params = &reading->source->params;
     if (reader->hf->mtp_layer) {
         if (!rf_hf_is_mtp(name)) return;
         name = rf_hf_mtp_as_layer(reader->hf->mtp_layer, name, of_text, sizeof of_text);
-    } else if (params->delta_values && rf_hf_is_mtp(name)) {
-        reading->source->has_mtp = rf_knows_mtp(params->arch);
+    } else if (reading->source->params.delta_values && rf_hf_is_mtp(name)) {
+        reading->source->has_mtp = rf_knows_mtp(reading->source->params.arch);
         return;
     }
+    const struct rf_params *params = &reading->source->params;
     if (params->encoder && !reader->dense && rf_encoder_leaves_out(reading->source, name)) return;
     int is_bare =
         params->encoder && !rf_is_bert(params) && !reader->dense && strncmp(name, "model.", 6) != 0;

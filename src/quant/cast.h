@@ -13,10 +13,9 @@ enum rf_cast_target {
     RF_TARGET_Q4_0,
     RF_TARGET_Q6, /* Q6_K, or Q8_0 where rows are not a multiple of 256 */
     RF_TARGET_Q8_0,
-    RF_TARGET_W4A8, /* this and the next two only by calibrating: rf_cast_values does not make them
-                     */
-    RF_TARGET_W4A8_G128, /* or Q4_0 where rows are not a multiple of 128 */
-    RF_TARGET_W4A8_ROW,  /* or Q4_0 where rows are not a multiple of 64 */
+    RF_TARGET_W4A8,      /* only by calibrating: the functions below do not make it */
+    RF_TARGET_W4A8_G128, /* or Q4_0 where rows are not a multiple of 128, or very long */
+    RF_TARGET_W4A8_ROW,  /* likewise, of 64; only by calibrating */
     RF_TARGET_BF16
 };
 
@@ -31,8 +30,13 @@ static inline int rf_is_w4a8(enum rf_cast_target target)
 enum rf_dtype rf_cast_type(enum rf_cast_target target, enum rf_dtype dtype, int64_t k);
 
 /* Converts n values of type `from`, which may be unaligned, to type `to`, the result of
- * rf_cast_type for this target. n is a multiple of both types' blocks. */
+ * rf_cast_type for this target but W4A8_G128. n is a multiple of both types' blocks. */
 void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target,
                     enum rf_dtype from, const void *data, enum rf_dtype to, void *out, size_t n);
+
+/* Converts whole rows of k values one behind the other; to W4A8_G128, too, whose rows have a number
+ * of their own. */
+void rf_cast_rows(const struct rf_kernels *kernels, enum rf_cast_target target, enum rf_dtype from,
+                  const void *data, enum rf_dtype to, void *out, size_t rows, size_t k);
 
 #endif

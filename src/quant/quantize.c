@@ -117,9 +117,9 @@ static void cast_rows(void *argument, struct rf_worker *worker)
     struct rf_share share;
     rf_share_begin(&share, worker, stretch->rows, k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
-        rf_cast_values(stretch->kernels, stretch->target, from,
-                       stretch->data + begin * rf_dtype_bytes(from, k), to,
-                       stretch->out + begin * rf_dtype_bytes(to, k), (end - begin) * k);
+        rf_cast_rows(stretch->kernels, stretch->target, from,
+                     stretch->data + begin * rf_dtype_bytes(from, k), to,
+                     stretch->out + begin * rf_dtype_bytes(to, k), end - begin, k);
 }
 
 static int write_padding(struct job *job, uint64_t bytes)

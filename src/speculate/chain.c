@@ -19,9 +19,9 @@ static const struct {
     int self;   /* may stand alone: the target's weights in this form */
     int suffix; /* may follow a model's name and ':' */
 } forms[] = {
-    {"mxfp4", RF_WEIGHTS_MXFP4, 1, 1},      {"q4", RF_WEIGHTS_Q4, 1, 1},
-    {"stored", RF_WEIGHTS_STORED, 1, 1},    {"bf16", RF_WEIGHTS_BF16, 0, 1},
-    {RF_CHAIN_A8, RF_WEIGHTS_STORED, 1, 0},
+    {"mxfp4", RF_WEIGHTS_MXFP4, 1, 1}, {"q4", RF_WEIGHTS_Q4, 1, 1},
+    {"w4", RF_WEIGHTS_W4, 1, 1},       {"stored", RF_WEIGHTS_STORED, 1, 1},
+    {"bf16", RF_WEIGHTS_BF16, 0, 1},   {RF_CHAIN_A8, RF_WEIGHTS_STORED, 1, 0},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
@@ -82,8 +82,7 @@ static int split_form(struct span *level, int *form, struct rf_error *error)
     if (*form < 0 || !forms[*form].suffix)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%.*s\" has the form \"%.*s\", which is not known; known are "
-                       "mxfp4, q4, bf16 and "
-                       "stored",
+                       "mxfp4, q4, w4, bf16 and stored",
                        shown_bytes(*level), level->at, shown_bytes(tail), tail.at);
     if (head.bytes == 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "chain: \"%.*s\" names no model before the ':'",
@@ -131,10 +130,10 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     int self = find_form(name);
     if (self >= 0) {
         if (!forms[self].self)
-            return rf_fail(
-                error, RF_ERR_ARGUMENT,
-                "chain: a draft of the target's own weights is mxfp4, q4, stored or a8, not \"%s\"",
-                forms[self].name);
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "chain: a draft of the target's own weights is mxfp4, q4, w4, stored or "
+                           "a8, not \"%s\"",
+                           forms[self].name);
         level->kind = RF_LEVEL_SELF;
         level->form = forms[self].form;
     }

@@ -11,8 +11,8 @@
 enum rf_level_kind {
     RF_LEVEL_DRAFTER, /* a drafter without a model: a row of drafters.h, such as "ngram" */
     RF_LEVEL_HEAD,    /* the target's draft head: "head" */
-    RF_LEVEL_MODEL, /* another model: a path or a known name; stored, or ":mxfp4", ":q4", ":bf16" */
-    /* The target's weights in fewer bits: "mxfp4", "q4", "stored"; or its stored weights with
+    RF_LEVEL_MODEL, /* another model: a path or a known name; stored, or ":mxfp4", ":w4", ":bf16" */
+    /* The target's weights in fewer bits: "mxfp4", "q4", "w4", "stored"; or its stored weights with
      * activations in 8 bits: "a8" (QSpec). */
     RF_LEVEL_SELF,
     RF_LEVEL_TARGET /* "target"; always the last */

@@ -20,8 +20,8 @@ static void pack_panel(const struct rf_weight_plan *plan, const struct rf_kernel
     const void *data =
         rf_tensor_rows(tensor, expert * plan->rows + row, rows, scratch + plan->cast_bytes);
     if (plan->cast_bytes) {
-        rf_cast_values(kernels, plan->target, tensor->dtype, data, plan->dtype, scratch,
-                       rows * plan->columns);
+        rf_cast_rows(kernels, plan->target, tensor->dtype, data, plan->dtype, scratch, rows,
+                     plan->columns);
         data = scratch;
     }
     rf_repack_panel(plan->dtype, data, rf_dtype_bytes(plan->dtype, plan->columns), rows,

@@ -8,7 +8,8 @@
 
 static const enum rf_cast_target targets[] = {[RF_WEIGHTS_BF16] = RF_TARGET_BF16,
                                               [RF_WEIGHTS_MXFP4] = RF_TARGET_MXFP4,
-                                              [RF_WEIGHTS_Q4] = RF_TARGET_Q4};
+                                              [RF_WEIGHTS_Q4] = RF_TARGET_Q4,
+                                              [RF_WEIGHTS_W4] = RF_TARGET_W4A8_G128};
 
 /* Parts of scratch memory are whole cache lines, so that no two workers write to the same one. */
 static size_t whole_lines(size_t bytes)

@@ -14,7 +14,8 @@ enum rf_weight_form {
     RF_WEIGHTS_BF16,   /* all matrices, and the values of tables, rounded to BF16 */
     /* Drafts: matrices of more bits are cast (quant/cast.h), the others stay as they are stored. */
     RF_WEIGHTS_MXFP4,
-    RF_WEIGHTS_Q4
+    RF_WEIGHTS_Q4,
+    RF_WEIGHTS_W4 /* W4A8_G128 */
 };
 
 /* A row x of the operand of a matrix that is split is x, x, and what rounding left of x, so the

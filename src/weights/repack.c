@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "model/iq.h"
 
 _Static_assert((int)RF_W4A8_MOST_K == (int)RF_ROW_MOST_K && (int)RF_W4A8_MOST_A == (int)RF_ROW_MOST,
                "files and kernels have the same bounds");
@@ -274,6 +275,49 @@ static inline void repack_iq4_xs(const uint8_t *block, uint8_t *codes, uint8_t *
     put_scale(scales + 128, r, block);
 }
 
+/* Makes IQ2 with 16 groups, IQ3_XXS or IQ3_S with 8. */
+static inline void repack_iq(enum rf_dtype dtype, size_t groups, const uint8_t *block,
+                             uint8_t *codes, uint8_t *scales, size_t r)
+{
+    struct rf_iq_block taken;
+    rf_iq_unpack(dtype, block, &taken);
+    for (size_t b = 0; b < 8; b++) put_4bit(codes + 256 * b + 4 * r, taken.codes + 4 * b);
+    for (size_t g = 0; g < groups; g++) scales[16 * g + r] = taken.a[16 / groups * g];
+    memcpy(scales + 16 * groups + sizeof taken.d * r, &taken.d, sizeof taken.d);
+}
+
+/* Makes eight blocks of Q4_0: a digit less 1 is the code digit + 7 less 8. `d`: where it is. */
+static inline void repack_ternary(enum rf_dtype dtype, size_t d, const uint8_t *block,
+                                  uint8_t *codes, uint8_t *scales, size_t r)
+{
+    struct rf_iq_block taken;
+    rf_iq_unpack(dtype, block, &taken);
+    for (size_t b = 0; b < 8; b++) {
+        for (size_t j = 4 * b; j < 4 * b + 4; j++) taken.codes[j] += 7 * BIT;
+        put_4bit(codes + 256 * b + 4 * r, taken.codes + 4 * b);
+        put_scale(scales + 32 * b, r, block + d);
+    }
+}
+
+/* X(TYPE, FORMAT, how to repack it, its number) */
+#define EACH_IQ(X)                     \
+    X(IQ1_S, IQ2, repack_iq, 16)       \
+    X(IQ1_M, IQ2, repack_iq, 16)       \
+    X(IQ2_XXS, IQ2, repack_iq, 16)     \
+    X(IQ2_XS, IQ2, repack_iq, 16)      \
+    X(IQ2_S, IQ2, repack_iq, 16)       \
+    X(IQ3_XXS, IQ3_XXS, repack_iq, 8)  \
+    X(IQ3_S, IQ3_S, repack_iq, 8)      \
+    X(TQ1_0, Q4_0, repack_ternary, 52) \
+    X(TQ2_0, Q4_0, repack_ternary, 64)
+#define BLOCK(TYPE, FORMAT, repack, number)                                                    \
+    static void repack_##TYPE(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r) \
+    {                                                                                          \
+        repack(RF_##TYPE, number, block, codes, scales, r);                                    \
+    }
+EACH_IQ(BLOCK)
+#undef BLOCK
+
 /* Q2_K, Q3_K and Q5_K go to Q8_K: 8-bit codes, scales and minima for each 16 values. */
 
 static inline void repack_q2_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
@@ -380,8 +424,8 @@ static inline void repack_units(const struct file_rows *rows, uint8_t *panel, bl
 
 /* The float types have no row: their format is 0, RF_FORMAT_BF16. */
 static const enum rf_format formats[RF_DTYPE_LIMIT] = {
-#define FORMAT_OF(TYPE, FORMAT, function) [RF_##TYPE] = RF_FORMAT_##FORMAT,
-    EACH_TYPE(FORMAT_OF)
+#define FORMAT_OF(TYPE, FORMAT, ...) [RF_##TYPE] = RF_FORMAT_##FORMAT,
+    EACH_TYPE(FORMAT_OF) EACH_IQ(FORMAT_OF)
 #undef FORMAT_OF
 };
 
@@ -413,6 +457,10 @@ void rf_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, si
 #define FILL(TYPE, FORMAT, function) \
     case RF_##TYPE: repack_units(&in, panel, function); break;
         EACH_TYPE(FILL)
+#undef FILL
+#define FILL(TYPE, ...) \
+    case RF_##TYPE: repack_units(&in, panel, repack_##TYPE); break;
+        EACH_IQ(FILL)
 #undef FILL
     default: break;
     }

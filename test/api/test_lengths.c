@@ -54,6 +54,27 @@ static void answer_plainly(riffle_model *model, struct text *text, const char *k
     riffle_session_close(session);
 }
 
+static int check_logits(void *user, size_t i, const float *logits, size_t n_logits)
+{
+    const struct text *text = user;
+    double sum = 0, chosen = (double)logits[text->ids[i]];
+    for (size_t v = 0; v < n_logits; v++) sum += exp((double)logits[v] - chosen);
+    CHECK_MSG(fabs(-log(sum) - text->logprobs[i - 1]) < 1e-4,
+              "token %d has %f by its logits, not %f", (int)i, -log(sum), text->logprobs[i - 1]);
+    return 0;
+}
+
+/* Logits told in passes over some of the text are those of riffle_score. */
+static void check_told(riffle_model *model, struct text *text, const char *kv)
+{
+    riffle_session *session;
+    const riffle_session_options options = session_options("none", kv);
+    CHECK_OK(riffle_session_open(&session, model, &options));
+    CHECK_OK(riffle_score_logits(session, text->ids, (size_t)text->n, 1, check_logits, text));
+    CHECK_INT(riffle_session_tokens(session, NULL), text->n);
+    riffle_session_close(session);
+}
+
 static void check_drafted(riffle_model *model, const struct text *text, const char *kv)
 {
     static const char *const chains[] = {"ngram", "ngram > mxfp4", "mxfp4"};
@@ -150,6 +171,7 @@ int main(void)
     for (size_t k = 0; k < sizeof kvs / sizeof *kvs; k++) {
         make_texts(texts);
         for (int c = 0; c < N_CASES; c++) answer_plainly(model, &texts[c], kvs[k]);
+        for (int c = 0; c < N_CASES; c++) check_told(model, &texts[c], kvs[k]);
         for (int c = 0; c < N_CASES; c++) check_drafted(model, &texts[c], kvs[k]);
         check_batches(model, texts, kvs[k], "none");
         check_batches(model, texts, kvs[k], "ngram > mxfp4");

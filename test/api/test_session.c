@@ -446,6 +446,64 @@ static void scores_agree_with_logits(riffle_model *model)
     riffle_session_close(session);
 }
 
+enum { TINY_VOCAB = 512 };
+
+/* The logits of a text's tokens, and after which of them to stop. */
+struct told {
+    float logits[MAX_TOKENS][TINY_VOCAB];
+    size_t next, stop_at;
+};
+
+static int keep_logits(void *user, size_t i, const float *logits, size_t n_logits)
+{
+    struct told *told = user;
+    CHECK_INT(n_logits, TINY_VOCAB);
+    CHECK_INT(i, told->next++);
+    memcpy(told->logits[i], logits, sizeof told->logits[i]);
+    return i == told->stop_at;
+}
+
+/* The logits before each token have the bits of reading the text one by one, in whatever pieces
+ * it is scored; a call that stops or is wrong leaves the session as it was. */
+static void all_logits_are_told(riffle_model *model)
+{
+    static struct told told, rest;
+    static float logits[TINY_VOCAB];
+    riffle_session *session = open_session(model, 256, 1);
+    struct tokens prompt = tokenize(model, prompt_text);
+    enum { MORE = 150 /* than two passes answer */ };
+    for (; prompt.count < MORE; prompt.count++)
+        prompt.ids[prompt.count] = prompt.ids[prompt.count % 16 + 1];
+    size_t n = (size_t)prompt.count, half = n - 40;
+    told = (struct told){.next = 1, .stop_at = n};
+    CHECK_OK(riffle_score_logits(session, prompt.ids, half, 1, keep_logits, &told));
+    CHECK_INT(told.next, half);
+    rest = (struct told){.stop_at = n};
+    CHECK_OK(riffle_score_logits(session, prompt.ids + half, n - half, 0, keep_logits, &rest));
+    memcpy(told.logits[half], rest.logits, (n - half) * sizeof *rest.logits);
+    CHECK_INT(riffle_session_tokens(session, NULL), prompt.count);
+    CHECK_OK(riffle_rewind(session, 0));
+    for (size_t i = 0; i + 1 < n; i++) {
+        CHECK_OK(riffle_prefill(session, prompt.ids + i, 1));
+        CHECK_OK(riffle_logits(session, logits, TINY_VOCAB));
+        CHECK(memcmp(logits, told.logits[i + 1], sizeof logits) == 0);
+    }
+    int32_t read = riffle_session_tokens(session, NULL);
+    told = (struct told){.stop_at = 2};
+    CHECK_FAILS(riffle_score_logits(session, prompt.ids, 9, 0, keep_logits, &told),
+                RIFFLE_ERR_CANCELLED);
+    CHECK_INT(told.next, 3);
+    CHECK_INT(riffle_session_tokens(session, NULL), read);
+    CHECK_FAILS(riffle_score_logits(session, prompt.ids, n, 1, NULL, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK_OK(riffle_rewind(session, 0));
+    CHECK_FAILS(riffle_score_logits(session, prompt.ids, n, 0, keep_logits, &told),
+                RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_score_logits(session, prompt.ids, 2, 3, keep_logits, &told),
+                RIFFLE_ERR_ARGUMENT);
+    CHECK_INT(riffle_session_tokens(session, NULL), 0);
+    riffle_session_close(session);
+}
+
 /* A second turn reads what is new; saying the same again reads at most the one token whose logits
  * are wanted. */
 static void a_chat_reads_only_what_is_new(riffle_model *model)
@@ -530,6 +588,7 @@ int main(void)
     forks_run_side_by_side(model);
     a_seed_repeats_its_text(model);
     scores_agree_with_logits(model);
+    all_logits_are_told(model);
     a_chat_reads_only_what_is_new(model);
     statistics_count(model);
     riffle_model_close(model);

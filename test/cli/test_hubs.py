@@ -121,9 +121,10 @@ class Types(Hubs):
 
     def test_best(self):
         """Q4_K_M, else the next best that runs here."""
-        order = ["Q4_K_M", "Q4_K_S", "IQ4_XS", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0", "Q3_K_M", "Q2_K", "BF16", "F16"]
+        order = ["Q4_K_M", "Q4_K_S", "IQ4_XS", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0", "Q3_K_M", "IQ3_XS", "Q2_K", "IQ2_M",
+                 "TQ1_0", "BF16", "F16"]
         for i in range(len(order) - 1):
-            files = ["m-%s.gguf" % t for t in [*order[i:], "IQ3_XS", "TQ1_0", "NVFP4"]]
+            files = ["m-%s.gguf" % t for t in [*order[i:], "Q4_0_4_4", "NVFP4"]]
             random.Random(i).shuffle(files)
             self.assertEqual(self.choose(files), "m-%s.gguf" % order[i])
 
@@ -151,8 +152,8 @@ class Types(Hubs):
     def test_none(self):
         self.hub.huggingface("o/r", {"m-Q4_0.gguf": DATA, "m-IQ2_S.gguf": DATA, "mmproj.gguf": DATA})
         self.refused("o/r:Q8_0", says=["o/r has no Q8_0", "it has Q4_0, IQ2_S"])
-        self.hub.huggingface("o/r", {"m-IQ2_S.gguf": DATA, "m-IQ3_S.gguf": DATA})
-        self.refused("o/r", says=["no type that runs here", "IQ2_S, IQ3_S"])
+        self.hub.huggingface("o/r", {"m-Q4_0_4_4.gguf": DATA, "m-NVFP4.gguf": DATA})
+        self.refused("o/r", says=["no type that runs here", "Q4_0_4_4, NVFP4"])
         self.hub.huggingface("o/r", {"README.md": b"x", "mmproj-q4_k_m.gguf": DATA})
         self.refused("o/r", says="neither GGUF files nor")
         self.hub.huggingface("o/r", {})

@@ -99,7 +99,7 @@ static void check_types(void)
     check_type("Q4_K_M", "");
     check_type(".gguf", "");
     CHECK_MSG(type_rank("Q4_K_M") == 0 && type_rank("q8_0") > 0 && type_rank("IQ4_XS") > 0 &&
-                  type_rank("IQ3_XS") < 0,
+                  type_rank("IQ3_XS") > type_rank("Q3_K_S") && type_rank("NVFP4") < 0,
               "ranks");
     static const char *const files[] = {"mmproj-F16.gguf", "a-IQ2_S.gguf",
                                         "a-Q8_0-00001-of-00002.gguf", "a-Q8_0-00002-of-00002.gguf",

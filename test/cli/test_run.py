@@ -85,6 +85,25 @@ class Run(Case):
                     shown = self.ok(*ONCE, "--max-tokens", "48", *chain, *gamma, *sampling)
                     self.assertEqual((shown.out, shown.err), (plain, ""), (chain, gamma, sampling))
 
+    def test_casts_to_w4(self):
+        """Integer sums draft for floats whose rows are whole groups of 128; other rows are refused by name."""
+        model = Gguf()
+        for tensor in model.tensors:
+            tensor.ne = [{32: 128, 16: 64, 64: 256, 300: 300}[n] for n in tensor.ne]
+        for key, value in [("embedding_length", 128), ("feed_forward_length", 256), ("rope.dimension_count", 64)]:
+            model.set("llama." + key, U32, value)
+        once = ["run", model.write(self.path("")), "-p", "w280 w290", "--max-tokens", "40", "--threads", "2"]
+        for sampling in [[], ["--temp", "1", "--seed", "11"]][BRIEF:]:
+            plain = self.ok(*once, "--chain", "none", *sampling).out
+            for chain in ["w4", "ngram > w4", "w4:window > w4:kv4 > w4"]:
+                kv = ["--kv", "q8"] if "kv4" in chain else []
+                wanted = self.ok(*once, "--chain", "none", *kv, *sampling).out if kv else plain
+                self.assertEqual(self.ok(*once, "--chain", chain, "--gamma", "4", *kv, *sampling).out, wanted, chain)
+        shown = self.json(*once, "--chain", "w4", "--gamma", "4")
+        self.assertEqual(shown["chain"], "w4 > target")
+        self.assertGreater(shown["levels"][0]["accepted"], 0)
+        self.fails(1, *ONCE, "--chain", "w4", says=["w4", "multiple of 128", "output.weight have 64"])
+
     def test_cache_folder(self):
         """Made where something may be kept in it, by the user's own rules; its absence is no error."""
         for env, made in [({}, ".cache/riffle"), ({"XDG_CACHE_HOME": self.path("c")}, "c/riffle")]:
@@ -500,6 +519,118 @@ class Perplexity(Case):
     def test_too_short(self):
         self.fails(1, "perplexity", MODEL, stdin="short", says=["standard input", "512"])
         self.fails(2, "perplexity", MODEL, "-p", "text", says="-p")
+
+    # ---- a reference ----
+
+    QUANTISED = MODEL.replace("260K", "260K-q")
+
+    def against(self, reference, *more, model=QUANTISED):
+        return self.json("perplexity", model, "--ctx", "64", "--reference", reference, *more, stdin=self.TEXT)
+
+    def saved(self, model=MODEL, name="saved.logits", ctx="64"):
+        """The file, its tokens, and the log-probabilities of its rows, read by the format's definition."""
+        path = self.path(name)
+        self.ok("perplexity", model, "--ctx", ctx, "--save-reference", path, stdin=self.TEXT)
+        with open(path, "rb") as file:
+            data = file.read()
+        self.assertEqual(data[:8], b"_logits_")
+        n_ctx, n_vocab, n = struct.unpack_from("<3i", data, 8)
+        tokens = struct.unpack_from("<%di" % (n_ctx * n), data, 20)
+        words, rows, at = n_vocab + n_vocab % 2, [], 20 + 4 * n_ctx * n
+        while at < len(data):
+            step, least = struct.unpack_from("<2f", data, at)
+            codes = struct.unpack_from("<%dH" % n_vocab, data, at + 8)
+            rows.append([least + step * code for code in codes])
+            at += 8 + 2 * words
+        self.assertEqual((n_ctx, len(rows)), (int(ctx), n * (n_ctx - n_ctx // 2 - 1)))
+        return path, tokens, rows
+
+    def test_divergence_by_definition(self):
+        path, tokens, wanted = self.saved()
+        _, _, rows = self.saved(self.QUANTISED, "other.logits")
+        scored = [token for i, token in enumerate(tokens) if i % 64 > 32]
+        values, n = [], len(scored)
+        for p, q in zip(wanted, rows):
+            self.assertAlmostEqual(sum(map(math.exp, p)), 1, delta=1e-3)
+            values.append(sum(math.exp(a) * (a - b) for a, b in zip(p, q) if a > -16))
+        mean = sum(values) / n
+        shown = self.against(path)
+        self.assertEqual(shown["tokens"], n)
+        found = shown["divergence"]
+        self.assertAlmostEqual(found["mean"], mean, delta=0.02 * mean)
+        error = math.sqrt((sum(v * v for v in values) / n - mean * mean) / (n - 1))
+        self.assertAlmostEqual(found["mean_error"], error, delta=0.05 * error)
+        values.sort()
+        self.assertAlmostEqual(found["maximum"], values[-1], delta=0.02 * values[-1])
+        for key, share in ("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999):
+            place = share * (n - 1)
+            low, high = values[int(place)], values[min(int(place) + 1, n - 1)]
+            self.assertAlmostEqual(found[key], low + (high - low) * (place % 1), delta=0.03 * values[-1])
+            self.assertGreater(found[key + "_error"], 0)
+        logs = [[row[token] for row, token in zip(side, scored)] for side in (rows, wanted)]
+        own, other = (math.exp(-sum(side) / n) for side in logs)
+        self.assertAlmostEqual(shown["perplexity"], own, delta=0.002 * own)
+        self.assertAlmostEqual(shown["reference"]["perplexity"], other, delta=0.002 * other)
+        self.assertAlmostEqual(shown["ratio"], own / other, delta=0.002)
+        gains = [b - a for a, b in zip(*logs)]
+        error = math.sqrt(sum((g - sum(gains) / n) ** 2 for g in gains) / n / (n - 1)) * own / other
+        self.assertAlmostEqual(shown["ratio_error"], error, delta=0.05 * error)
+        same = sum(p.index(max(p)) == q.index(max(q)) for p, q in zip(wanted, rows)) / n
+        self.assertAlmostEqual(shown["same_choice"], same, delta=0.02)
+
+    def test_file_and_model_agree(self):
+        path, _, _ = self.saved()
+        by_file, by_model = self.against(path), self.against(MODEL)
+        for key, delta in ("mean", 1e-4), ("p99", 1e-3), ("maximum", 1e-2):
+            self.assertAlmostEqual(by_file["divergence"][key], by_model["divergence"][key], delta=delta)
+        plain = self.json("perplexity", self.QUANTISED, "--ctx", "64", stdin=self.TEXT)
+        self.assertAlmostEqual(by_model["perplexity"], plain["perplexity"], delta=1e-4)
+        self.assertGreater(by_model["divergence"]["mean"], 1e-4)
+
+    def test_a_model_does_not_diverge_from_itself(self):
+        shown = self.against(MODEL, model=MODEL)
+        self.assertEqual((shown["ratio"], shown["same_choice"]), (1, 1))
+        self.assertLess(shown["divergence"]["maximum"], 1e-5)  # log-probabilities are F32
+        # Saved, it is rounded: to 16 bits of its range.
+        self.assertLess(self.against(self.saved()[0], model=MODEL)["divergence"]["maximum"], 1e-4)
+
+    def test_shown_lines(self):
+        out = self.ok("perplexity", self.QUANTISED, "--ctx", "64", "--reference", MODEL, stdin=self.TEXT).out
+        found = self.against(MODEL)
+        for text in ("mean  ", "median  ", "90 %", "99 %", "99.9 %", "maximum", "same first choice"):
+            self.assertIn(text, out)
+        self.assertIn("%.6f +/- %.6f" % (found["divergence"]["p90"], found["divergence"]["p90_error"]), out)
+
+    def test_windows_of_a_file(self):
+        path, _, _ = self.saved()
+        two = self.against(path, "--chunks", "2")
+        self.assertEqual((two["chunks"], two["tokens"]), (2, 62))
+        # The file says how long its windows are.
+        shown = self.json("perplexity", MODEL, "--reference", path, stdin=self.TEXT)
+        self.assertEqual(shown["context"], 64)
+        self.fails(1, "perplexity", MODEL, "--reference", path, "--ctx", "32", stdin=self.TEXT, says=["64", "32"])
+
+    def test_bad_references(self):
+        path, _, _ = self.saved()
+        with open(path, "rb") as file:
+            data = file.read()
+        other = "A dog ran home. " + self.TEXT
+        self.fails(1, "perplexity", MODEL, "--reference", path, stdin=other, says=[path, "another text"])
+        cut = self.path("cut", data[:-1])
+        self.fails(1, "perplexity", MODEL, "--reference", cut, stdin=self.TEXT, says=[cut, "is cut"])
+        header = self.path("header", data[:15])
+        self.fails(1, "perplexity", MODEL, "--reference", header, stdin=self.TEXT, says=[header, "is cut"])
+        for numbers in (64, 511, 8), (2**31 - 1, 2**31 - 1, 2**31 - 1), (1, 512, 8), (64, -1, 8), (64, 512, 0):
+            bad = self.path("bad", data[:8] + struct.pack("<3i", *numbers) + data[20:])
+            self.fails(1, "perplexity", MODEL, "--reference", bad, stdin=self.TEXT, says=bad)
+        nothing = self.path("nan", data[:20 + 4 * 64 * struct.unpack_from("<i", data, 16)[0]])
+        with open(nothing, "ab") as file:
+            file.write(b"\xff" * (len(data) - file.tell()))
+        self.fails(1, "perplexity", MODEL, "--reference", nothing, stdin=self.TEXT, says=[nothing, "no number"])
+        self.fails(1, "perplexity", MODEL, "--reference", self.path("none"), stdin=self.TEXT, says="none")
+        self.fails(2, "perplexity", MODEL, "--reference", path, "--save-reference", path, stdin=self.TEXT)
+        self.fails(1, "perplexity", MODEL, "--ctx", "64", "--save-reference", self.path("no/where"), stdin=self.TEXT,
+                   says="where")
 
 
 if __name__ == "__main__":

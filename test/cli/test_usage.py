@@ -115,7 +115,7 @@ class Options(Case):
         self.fails(1, *run, "--chain", "mxfp4 > ngram", says=["ngram", "first"])
         self.fails(1, *run, "--chain", "draft", says="draft")
         self.fails(1, *run, "--chain", "ngrm > mxfp4", says=["ngrm", "did you mean ngram?"])
-        self.fails(1, *run, "--chain", "foo", says=["--chain", "'foo'", "no level", "ngram, corpus, head, draft, mxfp4, q4, stored"])
+        self.fails(1, *run, "--chain", "foo", says=["--chain", "'foo'", "no level", "ngram, corpus, head, draft, mxfp4, q4, w4, stored"])
         self.fails(1, *run, "--chain", "foo.gguf", says="no file or folder foo.gguf")
         self.assertNotIn("choose with", self.fails(1, "run", "chain.gguf", "-p", "a").err)
 

@@ -486,7 +486,9 @@ static void check_blocks_of_256(void)
     static const enum rf_dtype types[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K,
                                           RF_Q3_K, RF_Q4_K, RF_BF16},
                                rows[] = {RF_W4A8_G128, RF_W4A8_ROW, RF_Q4_K, RF_W4A8_ROW,
-                                         RF_W4A8_G128};
+                                         RF_W4A8_G128},
+                               grids[] = {RF_IQ2_XXS, RF_IQ3_S, RF_IQ3_XXS, RF_IQ1_S,
+                                          RF_IQ2_S,   RF_TQ1_0, RF_IQ4_XS,  RF_IQ2_XS};
     const struct rf_params params = {.arch = RF_ARCH_LLAMA,
                                      .arch_name = "llama",
                                      .n_layer = 1,
@@ -507,6 +509,8 @@ static void check_blocks_of_256(void)
                     RF_WEIGHTS_STORED);
     check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types,
                     RF_WEIGHTS_BF16);
+    check_synthetic("grids", &params, grids, sizeof grids / sizeof *grids, RF_WEIGHTS_STORED);
+    check_synthetic("grids in BF16", &params, grids, sizeof grids / sizeof *grids, RF_WEIGHTS_BF16);
     check_synthetic("scales for rows", &params, rows, sizeof rows / sizeof *rows,
                     RF_WEIGHTS_STORED);
     rows_that_lie(&params);

@@ -67,6 +67,7 @@ static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
     size_t codes = k / RF_BLOCK * layout->block_bytes, bytes = layout->scale_bytes;
     size_t halves = format == RF_FORMAT_Q4_K                                 ? 64
                     : format == RF_FORMAT_Q6_K || format == RF_FORMAT_IQ4_XS ? 32
+                    : rf_has_f32_scale(format)                               ? 0
                                                                              : bytes;
     for (size_t i = 0; i < rf_panel_bytes(format, k); i++) panel[i] = (unsigned char)next();
     for (unsigned char *scales = panel + codes; scales < panel + codes + k / layout->unit * bytes;
@@ -77,6 +78,10 @@ static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
             if (next() % 20 == 0) half = 0;
             scales[i] = (unsigned char)half;
             scales[i + 1] = (unsigned char)(half >> 8);
+        }
+        for (size_t r = 0; rf_has_f32_scale(format) && r < RF_PANEL_ROWS; r++) {
+            float d = next() % 20 ? ((float)(next() % 2001) - 1000.0f) * 0.001f : 0.0f;
+            memcpy(scales + bytes - 64 + r * sizeof d, &d, sizeof d);
         }
     }
 }

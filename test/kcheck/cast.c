@@ -1,7 +1,9 @@
 /* Casts of weights give the same bits on every tier. test/quant/test_cast.c checks which. */
 #include <math.h>
 
+#include "base/half.h"
 #include "kcheck/kcheck.h"
+#include "microkernels/panel.h"
 
 /* Bytes and values of each cast's block. */
 static const struct {
@@ -15,6 +17,8 @@ static const struct {
     [RF_CAST_Q4_K] = {"cast_q4_k", 144, 256},
     [RF_CAST_Q6_K] = {"cast_q6_k", 210, 256},
     [RF_CAST_Q8_0] = {"cast_q8_0", 34, 32},
+    [RF_CAST_W4A8_SCALES] = {"cast_w4a8_scales", 4, 128},
+    [RF_CAST_W4A8_CODES] = {"cast_w4a8_codes", 67, 128},
 };
 
 /* 32 weights: ordinary ones, or of the kinds that need care. */
@@ -39,12 +43,27 @@ static void fill(struct kcheck *check, float *x, int hard)
     }
 }
 
+/* The scales that blocks of W4A8_G128 have before their codes. */
+static void fill_scales(struct kcheck *check, uint8_t *blocks, size_t bytes, int hard)
+{
+    uint16_t half = rf_f32_to_f16(hard && kcheck_random(check) % 4 == 0 ? 0.0f : 2.0f);
+    for (size_t i = 0; i < bytes; i += casts[RF_CAST_W4A8_CODES].bytes) {
+        int a = (int)(kcheck_random(check) % RF_ROW_MOST) + 1;
+        memcpy(blocks + i, &half, sizeof half);
+        blocks[i + 2] = (uint8_t)(int8_t)(kcheck_random(check) % 2 ? a : -a);
+    }
+}
+
 static void check_cast(struct kcheck *check, enum rf_cast cast, size_t n, int hard)
 {
     size_t bytes = n / casts[cast].block * casts[cast].bytes;
     float *x = kcheck_guarded(n * sizeof *x);
     uint8_t *got = kcheck_guarded(bytes), *wanted = kcheck_guarded(bytes);
     for (size_t i = 0; i < n; i += 32) fill(check, x + i, hard);
+    if (cast == RF_CAST_W4A8_CODES) {
+        fill_scales(check, wanted, bytes, hard);
+        memcpy(got, wanted, bytes);
+    }
     const struct rf_kernels *tables[] = {check->ref, check->kernels};
     uint8_t *results[] = {wanted, got};
     for (size_t i = 0; i < 2; i++)

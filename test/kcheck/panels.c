@@ -73,12 +73,18 @@ static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *sc
     case RF_FORMAT_Q8_K: halves = 64; break;
     default: break;
     }
-    uint8_t *f16 = scales + bytes - halves;
-    for (size_t i = 0; i < halves / 2; i++) {
+    int is_f32 = rf_has_f32_scale(format);
+    size_t n = is_f32 ? RF_PANEL_ROWS : halves / 2;
+    uint8_t *d = scales + bytes - (is_f32 ? n * sizeof(float) : halves);
+    for (size_t i = 0; i < n; i++) {
         float usual = kcheck_normal(check) * 0.05f;
         size_t choice = kcheck_between(check, 0, 2 * sizeof hard_scales / sizeof *hard_scales - 1);
         int extreme = hard && choice < sizeof hard_scales / sizeof *hard_scales;
-        put_f16(f16 + 2 * i, extreme ? hard_scales[choice] : usual);
+        float value = extreme ? hard_scales[choice] : usual;
+        if (is_f32)
+            memcpy(d + i * sizeof value, &value, sizeof value);
+        else
+            put_f16(d + 2 * i, value);
     }
 }
 

@@ -160,15 +160,16 @@ static void test_table(void)
         CHECK(info->name[0] && info->block_elems > 0 && info->block_bytes > 0);
         CHECK(256 % info->block_elems == 0);
     }
-    CHECK_INT(n, 19);
+    CHECK_INT(n, 28);
     CHECK(rf_dtype_info(INT64_MIN) == NULL && rf_dtype_info(INT64_MAX) == NULL);
 }
 
 int main(void)
 {
-    static const enum rf_dtype types[] = {RF_F16,  RF_BF16, RF_Q4_0,  RF_Q4_1,   RF_Q5_0,
-                                          RF_Q5_1, RF_Q8_0, RF_Q2_K,  RF_Q3_K,   RF_Q4_K,
-                                          RF_Q5_K, RF_Q6_K, RF_MXFP4, RF_IQ4_NL, RF_IQ4_XS};
+    static const enum rf_dtype types[] = {
+        RF_F16,   RF_BF16,    RF_Q4_0,   RF_Q4_1,  RF_Q5_0,    RF_Q5_1,   RF_Q8_0,   RF_Q2_K,
+        RF_Q3_K,  RF_Q4_K,    RF_Q5_K,   RF_Q6_K,  RF_MXFP4,   RF_IQ4_NL, RF_IQ4_XS, RF_IQ1_S,
+        RF_IQ1_M, RF_IQ2_XXS, RF_IQ2_XS, RF_IQ2_S, RF_IQ3_XXS, RF_IQ3_S,  RF_TQ1_0,  RF_TQ2_0};
     test_table();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) test_type(types[i]);
     test_every_half();

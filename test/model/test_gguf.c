@@ -218,7 +218,7 @@ static const struct mutation llama_mutations[] = {
      .index = 1},
     {"attn_k.weight: offset 480 is not that behind the tensor before it, 352", F, TENSOR_NE,
      .target = "blk.0.attn_q.weight", .number = 4, .index = 1},
-    {"type 21 (IQ3_S)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 21},
+    {"type 40 (NVFP4)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 40},
     {"type 4 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 4},
     {"type 4294967295 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight",
      .number = 0xffffffffu},

@@ -269,6 +269,86 @@ static void check_q8_0(void)
     }
 }
 
+/* ---- W4A8_G128 ---- */
+
+enum { GROUP = 128, ROW = 17 * 128, GROUP_BYTES = 67 };
+
+/* The least squared error of 128 values on symmetric grids of 16 steps of either sign. */
+static double best_group_error(const float *x)
+{
+    double most = 0, best = INFINITY;
+    for (int i = 0; i < GROUP; i++) most = fmax(most, fabs((double)x[i]));
+    for (int a = -300; a <= 300; a++) {
+        double scale = (a < 0 ? -1 : 1) * most / (6 + 0.02 * abs(a)), sum = 0;
+        for (int i = 0; i < GROUP; i++)
+            sum += pow(x[i] - scale * fmin(7, fmax(-8, nearbyint(x[i] / scale))), 2);
+        best = fmin(best, sum);
+    }
+    return best;
+}
+
+/* A row has one number, groups have integers that loading takes, and codes are the nearest. */
+static void row_is_valid(const float *x, const uint8_t *blocks)
+{
+    for (size_t g = 0; g < ROW / GROUP; g++) {
+        const uint8_t *block = blocks + g * GROUP_BYTES;
+        int a = (int8_t)block[2];
+        float values[GROUP];
+        uint16_t half;
+        memcpy(&half, block, sizeof half);
+        CHECK(memcmp(block, blocks, sizeof half) == 0 && a != 0 && abs(a) <= 15);
+        rf_dequantize_f32(RF_W4A8_G128, block, values, GROUP);
+        double scale = (double)rf_f16_to_f32(half) / 16 * a;
+        for (size_t i = 0; i < GROUP && scale != 0; i++) {
+            double code = fmin(7, fmax(-8, x[g * GROUP + i] / scale));
+            CHECK(fabs(values[i] / scale - code) < 0.5 + 1e-4);
+        }
+    }
+}
+
+static void check_rows(const char *name, float (*next)(void))
+{
+    enum { ROWS = 24 };
+    static float x[ROWS * ROW], values[ROWS * ROW], again[ROWS * ROW];
+    static uint8_t blocks[ROWS * ROW / GROUP * GROUP_BYTES];
+    double error = 0, best = 0;
+    for (size_t i = 0; i < ROWS * ROW; i++)
+        x[i] = (i / GROUP % 7 ? 0.02f : 0.005f) * (1 + 0.1f * (float)(i / GROUP % 5)) * next();
+    rf_cast_rows(kernels, RF_TARGET_W4A8_G128, RF_F32, x, RF_W4A8_G128, blocks, ROWS, ROW);
+    rf_dequantize_f32(RF_W4A8_G128, blocks, values, ROWS * ROW);
+    for (size_t r = 0; r < ROWS; r++)
+        row_is_valid(x + r * ROW, blocks + r * ROW / GROUP * GROUP_BYTES);
+    for (size_t i = 0; i < ROWS * ROW; i += GROUP) {
+        error += squared_error(values + i, x + i, GROUP);
+        best += best_group_error(x + i);
+    }
+    printf("%s: w4a8_g128 %.3e, any scales %.3e\n", name, error, best);
+    CHECK_MSG(error < 1.06 * best, "%s: w4a8_g128 %.3e, any scales %.3e", name, error, best);
+    /* What is on such a grid is found again. */
+    rf_cast_rows(kernels, RF_TARGET_W4A8_G128, RF_F32, values, RF_W4A8_G128, blocks, ROWS, ROW);
+    rf_dequantize_f32(RF_W4A8_G128, blocks, again, ROWS * ROW);
+    double off = squared_error(again, values, ROWS * ROW);
+    CHECK_MSG(off < 0.01 * error, "%s: cast twice, off by %.3e", name, off);
+}
+
+/* Rows of zeros, of numbers too small or large for F16, and with what is no number. */
+static void check_hard_rows(void)
+{
+    static const float hard[] = {0, 1e-12f, 1e30f, INFINITY, NAN};
+    static float x[ROW], values[ROW];
+    static uint8_t blocks[ROW / GROUP * GROUP_BYTES];
+    for (size_t h = 0; h < sizeof hard / sizeof *hard; h++) {
+        for (size_t i = 0; i < ROW; i++) x[i] = i % 2 ? hard[h] : -hard[h];
+        x[5] = 1e-9f;
+        rf_cast_rows(kernels, RF_TARGET_W4A8_G128, RF_F32, x, RF_W4A8_G128, blocks, 1, ROW);
+        rf_dequantize_f32(RF_W4A8_G128, blocks, values, ROW);
+        for (size_t i = 0; i < ROW; i++) CHECK(isfinite(values[i]));
+        for (size_t i = 0; i < ROW; i += GROUP_BYTES)
+            CHECK(memcmp(blocks, blocks + i / GROUP * GROUP_BYTES, 2) == 0);
+    }
+    CHECK(values[6] == 0);
+}
+
 static void check_types(void)
 {
     static const struct {
@@ -277,18 +357,35 @@ static void check_types(void)
         int k;
         enum rf_dtype to;
     } cases[] = {
-        {RF_TARGET_MXFP4, RF_BF16, 96, RF_MXFP4},    {RF_TARGET_MXFP4, RF_F32, 72, RF_F32},
-        {RF_TARGET_MXFP4, RF_Q4_K, 256, RF_Q4_K},    {RF_TARGET_MXFP4, RF_Q4_0, 32, RF_Q4_0},
-        {RF_TARGET_MXFP4, RF_Q4_1, 32, RF_MXFP4},    {RF_TARGET_MXFP4, RF_MXFP4, 32, RF_MXFP4},
-        {RF_TARGET_MXFP4, RF_Q6_K, 256, RF_MXFP4},   {RF_TARGET_MXFP4_FLOOR, RF_F16, 64, RF_MXFP4},
-        {RF_TARGET_Q4, RF_F16, 512, RF_Q4_K},        {RF_TARGET_Q4, RF_F16, 544, RF_Q4_1},
-        {RF_TARGET_Q4, RF_Q4_1, 544, RF_Q4_1},       {RF_TARGET_Q4, RF_Q5_0, 544, RF_Q4_1},
-        {RF_TARGET_Q4, RF_Q8_0, 100 * 256, RF_Q4_K}, {RF_TARGET_Q8_0, RF_Q6_K, 256, RF_Q6_K},
-        {RF_TARGET_Q8_0, RF_BF16, 32, RF_Q8_0},      {RF_TARGET_Q4_0, RF_Q8_0, 32, RF_Q4_0},
-        {RF_TARGET_Q6, RF_BF16, 512, RF_Q6_K},       {RF_TARGET_Q6, RF_BF16, 576, RF_Q8_0},
-        {RF_TARGET_Q6, RF_Q8_0, 512, RF_Q6_K},       {RF_TARGET_Q6, RF_Q8_0, 576, RF_Q8_0},
-        {RF_TARGET_Q6, RF_Q6_K, 512, RF_Q6_K},       {RF_TARGET_Q6, RF_Q5_0, 512, RF_Q5_0},
-        {RF_TARGET_BF16, RF_F16, 7, RF_BF16},        {RF_TARGET_BF16, RF_Q4_K, 256, RF_BF16},
+        {RF_TARGET_MXFP4, RF_BF16, 96, RF_MXFP4},
+        {RF_TARGET_MXFP4, RF_F32, 72, RF_F32},
+        {RF_TARGET_MXFP4, RF_Q4_K, 256, RF_Q4_K},
+        {RF_TARGET_MXFP4, RF_Q4_0, 32, RF_Q4_0},
+        {RF_TARGET_MXFP4, RF_Q4_1, 32, RF_MXFP4},
+        {RF_TARGET_MXFP4, RF_MXFP4, 32, RF_MXFP4},
+        {RF_TARGET_MXFP4, RF_Q6_K, 256, RF_MXFP4},
+        {RF_TARGET_MXFP4_FLOOR, RF_F16, 64, RF_MXFP4},
+        {RF_TARGET_Q4, RF_F16, 512, RF_Q4_K},
+        {RF_TARGET_Q4, RF_F16, 544, RF_Q4_1},
+        {RF_TARGET_Q4, RF_Q4_1, 544, RF_Q4_1},
+        {RF_TARGET_Q4, RF_Q5_0, 544, RF_Q4_1},
+        {RF_TARGET_Q4, RF_Q8_0, 100 * 256, RF_Q4_K},
+        {RF_TARGET_Q8_0, RF_Q6_K, 256, RF_Q6_K},
+        {RF_TARGET_Q8_0, RF_BF16, 32, RF_Q8_0},
+        {RF_TARGET_Q4_0, RF_Q8_0, 32, RF_Q4_0},
+        {RF_TARGET_Q6, RF_BF16, 512, RF_Q6_K},
+        {RF_TARGET_Q6, RF_BF16, 576, RF_Q8_0},
+        {RF_TARGET_Q6, RF_Q8_0, 512, RF_Q6_K},
+        {RF_TARGET_Q6, RF_Q8_0, 576, RF_Q8_0},
+        {RF_TARGET_Q6, RF_Q6_K, 512, RF_Q6_K},
+        {RF_TARGET_Q6, RF_Q5_0, 512, RF_Q5_0},
+        {RF_TARGET_W4A8_G128, RF_BF16, 384, RF_W4A8_G128},
+        {RF_TARGET_W4A8_G128, RF_Q8_0, 131072, RF_W4A8_G128},
+        {RF_TARGET_W4A8_G128, RF_F32, 131072 + 128, RF_Q4_0},
+        {RF_TARGET_W4A8_G128, RF_F16, 192, RF_Q4_0},
+        {RF_TARGET_W4A8_G128, RF_Q4_K, 256, RF_Q4_K},
+        {RF_TARGET_BF16, RF_F16, 7, RF_BF16},
+        {RF_TARGET_BF16, RF_Q4_K, 256, RF_BF16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_MSG(rf_cast_type(cases[i].target, cases[i].from, cases[i].k) == cases[i].to,
@@ -329,6 +426,9 @@ int main(void)
     check_widened(RF_Q4_K, RF_TARGET_Q4, 0, 2);
     check_widened(RF_Q4_1, RF_TARGET_Q4, 0, 2);
     check_widened_q6_k();
+    check_rows("normal", next_normal);
+    check_rows("laplace", next_laplace);
+    check_hard_rows();
     check_sources();
     return check_result();
 }

@@ -41,7 +41,8 @@ static void cast_matrices(struct rf_source *source, enum rf_cast_target target, 
         tensor->bytes = n / rf_dtype_info(to)->block_elems * rf_dtype_info(to)->block_bytes;
         owned[i] = malloc(tensor->bytes);
         if (!owned[i]) exit(1);
-        rf_cast_values(kernels, target, tensor->dtype, tensor->data, to, owned[i], n);
+        rf_cast_rows(kernels, target, tensor->dtype, tensor->data, to, owned[i],
+                     (size_t)tensor->ne[1], (size_t)tensor->ne[0]);
         tensor->data = owned[i];
         tensor->dtype = to;
     }
@@ -173,6 +174,27 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
     synthetic_free(source);
 }
 
+/* A matrix whose rows are no whole groups is refused by name, and nothing is left. */
+static void other_rows_are_refused(const struct rf_params *params, const enum rf_dtype *types)
+{
+    struct rf_source *source = synthetic_new(params, types, 1);
+    struct rf_weight_cost cost;
+    struct rf_error error;
+    struct engine engine;
+    const struct rf_view_options view = {.max_rows = 1};
+    engine_open(&engine, source, RF_WEIGHTS_STORED, 0, 1, 1, &view);
+    struct rf_model *model;
+    CHECK_INT(rf_weight_cost(source, RF_WEIGHTS_W4, &rf_cpu_backend_kind, &rf_system_allocator,
+                             &cost, &error),
+              RF_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(error.text, "weight have 192") != NULL, "%s", error.text);
+    CHECK_INT(rf_model_load(&model, source, engine.queue, RF_WEIGHTS_W4, NULL, NULL, &error),
+              RF_ERR_UNSUPPORTED);
+    CHECK(model == NULL);
+    engine_close(&engine);
+    synthetic_free(source);
+}
+
 int main(void)
 {
     static const enum rf_dtype floats[] = {RF_BF16},
@@ -187,10 +209,17 @@ int main(void)
     check_form(&params, floats, 1, RF_WEIGHTS_Q4, RF_TARGET_Q4);
     check_form(&params, mixed, 6, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
     check_form(&params, mixed, 6, RF_WEIGHTS_Q4, RF_TARGET_Q4);
+    params.n_embd = 128;
+    params.head_dim = params.rope_dim = 16;
+    check_form(&params, floats, 1, RF_WEIGHTS_W4, RF_TARGET_W4A8_G128);
+    check_form(&params, mixed, 6, RF_WEIGHTS_W4, RF_TARGET_W4A8_G128);
+    params.n_embd = 192;
+    other_rows_are_refused(&params, floats);
     params.n_embd = 256;
     params.head_dim = params.rope_dim = 32;
     check_form(&params, large, 6, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
     check_form(&params, large, 6, RF_WEIGHTS_Q4, RF_TARGET_Q4);
+    check_form(&params, large, 6, RF_WEIGHTS_W4, RF_TARGET_W4A8_G128);
     params.n_embd = 40; /* rows of 40 values stay BF16 */
     params.n_ff = 72;
     params.head_dim = params.rope_dim = 10;

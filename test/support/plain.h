@@ -45,6 +45,7 @@ struct plain_cache {
     struct rf_cache base;
     struct block **blocks; /* [n_ctx / 256, rounded up]; NULL: never written */
     int32_t first_row;     /* rows of convolutions before it are missing, as from a loaded cache */
+    int32_t first_seen;    /* likewise of layers with a window */
     struct plain_view *pending; /* whose submitted pass uses it */
 };
 

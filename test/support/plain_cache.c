@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "infer/state_kept.h"
+#include "infer/window_kept.h"
 #include "support/plain.h"
 
 static size_t chunks(int32_t positions)
@@ -69,7 +70,8 @@ int plain_own_positions(struct plain_cache *cache, int32_t first, int32_t end,
                         struct rf_error *error)
 {
     int code = 0;
-    if (first == 0) cache->first_row = 0; /* whatever was loaded, it is written again */
+    /* Whatever was loaded, it is written again. */
+    if (first == 0) cache->first_row = cache->first_seen = 0;
     for (size_t c = (size_t)first / RF_KV_POSITIONS; !code && c < chunks(end); c++) {
         size_t start = c * RF_KV_POSITIONS;
         code = own_block(cache, c, (size_t)first > start ? (size_t)first - start : 0, error);
@@ -156,7 +158,10 @@ void plain_cache_settle(struct rf_cache *base, int32_t n)
 int32_t plain_cache_resume(const struct rf_cache *base, int32_t n)
 {
     const struct plain_cache *cache = (const struct plain_cache *)base;
-    int32_t first = n - (base->shape.params->conv_rows - 1);
+    const struct rf_params *params = base->shape.params;
+    int32_t first = n - (params->conv_rows - 1);
+    if (cache->first_seen && (int32_t)rf_window_from(params, (size_t)n) < cache->first_seen)
+        return 0;
     return cache->first_row == 0 || first >= cache->first_row ? n : 0;
 }
 
@@ -186,6 +191,7 @@ int plain_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     if (!code) code = cache_make(&made, base->backend, &base->shape, error);
     if (code) return code;
     made->first_row = n ? cache->first_row : 0;
+    made->first_seen = n ? cache->first_seen : 0;
     begin_call(cache);
     for (size_t c = 0; c < chunks(n); c++) {
         made->blocks[c] = cache->blocks[c];
@@ -241,13 +247,20 @@ static size_t positions_in(int32_t n, size_t chunk)
     return left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
 }
 
+/* The first block that a layer has in host memory. */
+static size_t saved_from(const struct rf_params *params, int32_t layer, int32_t n)
+{
+    return rf_kv_kind_of(params, layer) == RF_KV_WINDOW ? rf_window_saved_from(params, (size_t)n)
+                                                        : 0;
+}
+
 uint64_t plain_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct rf_params *params = base->shape.params;
     size_t elements = 0;
     for (int32_t i = 0; i < params->n_layer; i++) {
         size_t dim = (size_t)rf_head_dim(params, i), heads = (size_t)rf_n_head_kv(params, i);
-        for (size_t c = 0; rf_has_keys(params, i) && c < chunks(n); c++) {
+        for (size_t c = saved_from(params, i, n); rf_has_keys(params, i) && c < chunks(n); c++) {
             size_t p = positions_in(n, c);
             elements += heads * (padded(p) * dim + p * padded(dim));
         }
@@ -293,15 +306,25 @@ static uint16_t *each_of_head(const struct plain_cache *cache, int32_t layer, si
     return v + count * padded(dim);
 }
 
-/* Returns the place behind the last. */
-static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *host, move_fn *move)
+static uint16_t *each_of_kind(const struct plain_cache *cache, enum rf_kv_kind kind, int32_t n,
+                              uint16_t *host, move_fn *move)
 {
     const struct rf_params *params = cache->base.shape.params;
     for (size_t c = 0; c < chunks(n); c++)
-        for (int32_t i = 0; i < params->n_layer; i++)
-            for (size_t h = 0; rf_has_keys(params, i) && h < (size_t)rf_n_head_kv(params, i); h++)
+        for (int32_t i = 0; i < params->n_layer; i++) {
+            if (!rf_has_keys(params, i) || rf_kv_kind_of(params, i) != kind) continue;
+            for (size_t h = 0; c >= saved_from(params, i, n) && h < (size_t)rf_n_head_kv(params, i);
+                 h++)
                 host = each_of_head(cache, i, h, c, positions_in(n, c), host, move);
+        }
     return host;
+}
+
+/* Returns the place behind the last. */
+static void *each_element(const struct plain_cache *cache, int32_t n, uint16_t *host, move_fn *move)
+{
+    host = each_of_kind(cache, RF_KV_WHOLE, n, host, move);
+    return each_of_kind(cache, RF_KV_WINDOW, n, host, move);
 }
 
 float *plain_matrices(const struct plain_cache *cache, int32_t layer, int32_t pos)
@@ -345,6 +368,8 @@ static void move_rows(struct plain_cache *cache, int32_t n, char *host, int is_l
         }
     move_matrices(cache, n, host, is_load);
     if (is_load && first > 0) cache->first_row = first;
+    if (is_load && rf_n_of_kind(params, RF_KV_WINDOW))
+        cache->first_seen = (int32_t)rf_window_saved_from(params, (size_t)n) * RF_KV_POSITIONS;
 }
 
 static void move_out(const struct plain_cache *cache, float *value, uint16_t *half)

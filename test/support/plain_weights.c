@@ -29,8 +29,8 @@ static void read_values(const struct rf_weight_plan *plan, float *values, uint8_
     size_t n = (size_t)rf_tensor_elements(tensor);
     const void *data = rows_of(tensor, cast + n * sizeof *values);
     if (plan->dtype != tensor->dtype) {
-        rf_cast_values(rf_kernels(RF_TIER_SCALAR), plan->target, tensor->dtype, data, plan->dtype,
-                       cast, n);
+        rf_cast_rows(rf_kernels(RF_TIER_SCALAR), plan->target, tensor->dtype, data, plan->dtype,
+                     cast, n / plan->columns, plan->columns);
         data = cast;
     }
     rf_dequantize_f32(plan->dtype, data, values, n);

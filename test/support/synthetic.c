@@ -46,7 +46,10 @@ static const struct scales scales_of[RF_DTYPE_LIMIT] = {
     [RF_Q5_1] = {0, 2, -15.5f},  [RF_Q8_0] = {0, -1, 0},     [RF_Q2_K] = {80, 82, 1.5f},
     [RF_Q3_K] = {108, -1, 0},    [RF_Q4_K] = {0, 2, 7.5f},   [RF_Q5_K] = {0, 2, 15.5f},
     [RF_Q6_K] = {208, -1, 0},    [RF_MXFP4] = {-1, -1, 0},   [RF_W4A8] = {0, -1, 0},
-    [RF_W4A8_G128] = {0, -1, 0}, [RF_W4A8_ROW] = {0, -1, 0},
+    [RF_W4A8_G128] = {0, -1, 0}, [RF_W4A8_ROW] = {0, -1, 0}, [RF_IQ1_S] = {0, -1, 0},
+    [RF_IQ2_XXS] = {0, -1, 0},   [RF_IQ2_XS] = {0, -1, 0},   [RF_IQ2_S] = {0, -1, 0},
+    [RF_IQ3_XXS] = {0, -1, 0},   [RF_IQ3_S] = {0, -1, 0},    [RF_IQ4_NL] = {0, -1, 0},
+    [RF_IQ4_XS] = {0, -1, 0},    [RF_TQ1_0] = {52, -1, 0},
 };
 
 /* Sets the scales of random blocks to about `scale`. */

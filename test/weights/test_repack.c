@@ -20,14 +20,19 @@ static const struct type {
     enum rf_format format;
     int halves[2]; /* where a block has its F16 numbers; -1: none */
 } types[] = {
-    {RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},         {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
-    {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},         {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
-    {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},         {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
-    {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},        {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
-    {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},          {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
-    {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},       {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
-    {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}},     {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}},
-    {RF_W4A8_ROW, RF_FORMAT_W4A8_ROW, {0, -1}}, {RF_W4A8_G128, RF_FORMAT_W4A8_G128, {0, -1}}};
+    {RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},          {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
+    {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},          {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
+    {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},          {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
+    {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},         {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
+    {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},           {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
+    {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}},        {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}},
+    {RF_IQ4_NL, RF_FORMAT_IQ4_NL, {0, -1}},      {RF_IQ4_XS, RF_FORMAT_IQ4_XS, {0, -1}},
+    {RF_IQ1_S, RF_FORMAT_IQ2, {0, -1}},          {RF_IQ1_M, RF_FORMAT_IQ2, {-1, -1}},
+    {RF_IQ2_XXS, RF_FORMAT_IQ2, {0, -1}},        {RF_IQ2_XS, RF_FORMAT_IQ2, {0, -1}},
+    {RF_IQ2_S, RF_FORMAT_IQ2, {0, -1}},          {RF_IQ3_XXS, RF_FORMAT_IQ3_XXS, {0, -1}},
+    {RF_IQ3_S, RF_FORMAT_IQ3_S, {0, -1}},        {RF_TQ1_0, RF_FORMAT_Q4_0, {52, -1}},
+    {RF_TQ2_0, RF_FORMAT_Q4_0, {64, -1}},        {RF_W4A8_ROW, RF_FORMAT_W4A8_ROW, {0, -1}},
+    {RF_W4A8_G128, RF_FORMAT_W4A8_G128, {0, -1}}};
 
 /* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones
  * among them. */
@@ -39,6 +44,9 @@ static void fill(const struct type *type, uint8_t *data, size_t bytes)
         for (int h = 0; h < 2; h++)
             if (type->halves[h] >= 0 && (data[i + (size_t)type->halves[h] + 1] & 0x7c) == 0x7c)
                 data[i + (size_t)type->halves[h] + 1] &= 0x83;
+    /* The upper bits of IQ1_M's are those of the last byte. */
+    for (size_t i = block - 1; type->dtype == RF_IQ1_M && i < bytes; i += block)
+        if ((data[i] & 0x70) == 0x70) data[i] &= 0x8f;
 }
 
 /* A row has one scale, and its groups integers of either sign. */
@@ -57,6 +65,13 @@ static float f16(const uint8_t *list, size_t r)
     return rf_f16_to_f32((uint16_t)(list[2 * r] | list[2 * r + 1] << 8));
 }
 
+static float f32(const uint8_t *list, size_t r)
+{
+    float value;
+    memcpy(&value, list + r * sizeof value, sizeof value);
+    return value;
+}
+
 /* The value of row r and place j in a panel of rows of k values. */
 static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, size_t r, size_t j)
 {
@@ -64,6 +79,9 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
                                    0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     static const float iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
+    static const float iq2[16] = {8, 25, 43, 0, -7, 1, 9, 0, -8, -25, -43, 0, -9, -1, 7, 0};
+    static const float iq3_xxs[16] = {4,  12,  20,  28,  36,  44,  52,  62,
+                                      -4, -12, -20, -28, -36, -44, -52, -62};
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const uint8_t *block = panel + j / 32 * layout->block_bytes;
     const uint8_t *scales =
@@ -83,6 +101,13 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
     case RF_FORMAT_IQ4_NL: return f16(scales, r) * iq4[code];
     case RF_FORMAT_IQ4_XS:
         return f16(scales + 128, r) * (float)(int8_t)scales[16 * (group / 2) + r] * iq4[code];
+    case RF_FORMAT_IQ2:
+        return f32(scales + 256, r) * (float)(int8_t)scales[16 * group + r] * iq2[code];
+    case RF_FORMAT_IQ3_XXS:
+        return f32(scales + 128, r) * (float)(int8_t)scales[16 * (group / 2) + r] * iq3_xxs[code];
+    case RF_FORMAT_IQ3_S:
+        return f32(scales + 128, r) * (float)(int8_t)scales[16 * (group / 2) + r] *
+               (float)((2 * (code % 8) + 1) * (code < 8 ? 1 : -1));
     case RF_FORMAT_W4A8_G128:
     case RF_FORMAT_W4A8_ROW: {
         float d;

@@ -12,11 +12,14 @@ enum { SUFFIX = 5, PART = 15 /* bytes of "-00001-of-00003" */ };
 /* Q4_K_M keeps most of a model in a third of its bytes. Then its neighbours, then more bits, then
  * fewer. Types that are not here do not run, or are unknown. */
 static const char *const order[] = {
-    "Q4_K_M", "UD-Q4_K_XL", "Q4_K_L", "Q4_K_S", "Q4_K",      "IQ4_XS",     "IQ4_NL",
-    "Q4_1",   "Q4_0",       "Q4",     "Q5_K_M", "Q5_K_S",    "UD-Q5_K_XL", "Q5_K_L",
-    "Q5_K",   "Q5_1",       "Q5_0",   "MXFP4",  "MXFP4_MOE", "Q6_K",       "UD-Q6_K_XL",
-    "Q6_K_L", "Q8_0",       "Q8",     "Q3_K_L", "Q3_K_M",    "Q3_K",       "Q3_K_S",
-    "Q2_K",   "BF16",       "F16",    "FP16",   "F32",       "FP32"};
+    "Q4_K_M",     "UD-Q4_K_XL", "Q4_K_L", "Q4_K_S", "Q4_K",       "IQ4_XS",     "IQ4_NL",
+    "Q4_1",       "Q4_0",       "Q4",     "Q5_K_M", "Q5_K_S",     "UD-Q5_K_XL", "Q5_K_L",
+    "Q5_K",       "Q5_1",       "Q5_0",   "MXFP4",  "MXFP4_MOE",  "Q6_K",       "UD-Q6_K_XL",
+    "Q6_K_L",     "Q8_0",       "Q8",     "Q3_K_L", "Q3_K_M",     "Q3_K",       "Q3_K_S",
+    "UD-Q3_K_XL", "IQ3_M",      "IQ3_S",  "IQ3_XS", "UD-IQ3_XXS", "IQ3_XXS",    "Q2_K",
+    "Q2_K_L",     "UD-Q2_K_XL", "Q2_K_S", "IQ2_M",  "UD-IQ2_M",   "IQ2_S",      "IQ2_XS",
+    "UD-IQ2_XXS", "IQ2_XXS",    "TQ2_0",  "TQ1_0",  "UD-TQ1_0",   "IQ1_M",      "UD-IQ1_M",
+    "IQ1_S",      "UD-IQ1_S",   "BF16",   "F16",    "FP16",       "F32",        "FP32"};
 enum { N_ORDER = sizeof order / sizeof *order };
 
 static int same_texts(const char *a, const char *b, size_t n)

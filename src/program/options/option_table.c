@@ -95,6 +95,11 @@ const struct option option_table[] = {
      "and goes on"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
      "score only the first N windows (default: all)"},
+    {"--reference", NULL, "MODEL", OPTION_TEXT, VERB_PERPLEXITY, AT(reference), 0, 0, NULL,
+     "how far its probabilities are from those of MODEL, computed in 16 bits, or of a file of "
+     "--save-reference"},
+    {"--save-reference", NULL, "FILE", OPTION_TEXT, VERB_PERPLEXITY, AT(save_reference), 0, 0, NULL,
+     "write the probabilities, for --reference or llama.cpp's --kl-divergence-base"},
     {"--repeats", "-r", "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
      "rounds of measurement; medians and quartiles are shown (default 5; with --suite 1)"},
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
@@ -102,9 +107,9 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, ANSWERS | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, corpus, head, a model, mxfp4, q4, stored or a8. "
-     "The "
-     "chain does not change the answer. For long texts: with --kv q8, the levels kv4, mxfp4:kv4, "
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, head, a model, mxfp4, q4, w4, stored or "
+     "a8. The chain does not change the answer. For long texts: with --kv q8, the levels kv4, "
+     "mxfp4:kv4, "
      "q4:kv4 and stored:kv4 read the KV cache in 4 bits; window, mxfp4:window, q4:window and "
      "stored:window read the text's beginning and its last 1,000 to 1,500 tokens alone"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,

@@ -75,7 +75,8 @@ struct cli_options {
     int ignore_repetition;
     const char *overflow; /* "stop" or "drop", in a chat */
 
-    int32_t chunks, repeats; /* 0: all; the verb's default */
+    const char *reference, *save_reference; /* of perplexity; NULL: none */
+    int32_t chunks, repeats;                /* 0: all; the verb's default */
 
     char *prompt_tokens, *depths; /* separated by commas, for free(); NULL: the verb's default */
     int32_t n_gen;                /* 0: the verb's default */

@@ -337,6 +337,8 @@ static int check_together(const struct cli_options *options)
         {options->preset && (options->prompt_tokens || options->depths || options->n_gen),
          "--prompt-tokens, --depth and --gen are not for --preset, which has its own"},
         {options->csv && options->json, "--csv and --json exclude each other"},
+        {options->reference && options->save_reference,
+         "--reference and --save-reference exclude each other"},
         {options->ids && !options->json, "--ids needs --json"},
         {verb == VERB_SERVE && options->arguments.count != 1 &&
              (options->name || options->head || options->draft || options->corpus),

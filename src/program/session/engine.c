@@ -26,8 +26,8 @@ static void cancel_session(void *user)
 /* Explains that `name` is neither a level nor a model. */
 static void explain_level(const char *name)
 {
-    static const char *const levels[] = {"ngram",  "corpus", "head", "draft",  "mxfp4", "q4",
-                                         "stored", "a8",     "kv4",  "window", "target"};
+    static const char *const levels[] = {"ngram", "corpus", "head", "draft", "mxfp4",  "q4",
+                                         "w4",    "stored", "a8",   "kv4",   "window", "target"};
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {

@@ -155,7 +155,11 @@ static uint64_t engine_bytes(const struct engine *engine, const struct cli_optio
     uint64_t kv_bytes = 0;
     engine_session_options(options, &session);
     if (riffle_session_cost(engine->model, &session, &n_ctx, &kv_bytes) < 0) kv_bytes = 0;
-    if (n_ctx > COUNTED_CTX) kv_bytes = kv_bytes / (uint64_t)n_ctx * COUNTED_CTX;
+    if (n_ctx > COUNTED_CTX) {
+        session.n_ctx =
+            COUNTED_CTX; /* bytes of layers with a window do not grow with the context */
+        if (riffle_session_cost(engine->model, &session, NULL, &kv_bytes) < 0) kv_bytes = 0;
+    }
     return info->mapped_bytes + info->resident_bytes + info->draft_bytes + kv_bytes;
 }
 

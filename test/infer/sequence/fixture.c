@@ -5,6 +5,7 @@
 #include "cpu/cpu_backend.h"
 #include "devices/devices.h"
 #include "infer/state_kept.h"
+#include "infer/window_kept.h"
 #include "support/plain_backend.h"
 #include "support/shared_kind.h"
 #include "support/synthetic.h"
@@ -109,6 +110,7 @@ static int is_block(const struct meter *meter, size_t bytes)
 static void *meter_alloc(void *user, size_t bytes)
 {
     struct meter *meter = user;
+    if (meter->until_failure && --meter->until_failure == 0) return NULL;
     meter->made += is_block(meter, bytes);
     meter->out += is_block(meter, bytes);
     if (meter->out > meter->most) meter->most = meter->out;
@@ -131,6 +133,20 @@ void devices_choose(int argc, char **argv)
     if (on_cuda) device_must_exist(&bench_devices[FIRST_CUDA]);
 }
 
+/* Of all layers, but on the cores of those that read whole texts, where a model has both kinds. */
+static uint64_t block_bytes(const struct device *device, const struct rf_params *params)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < params->n_layer; i++) {
+        uint64_t dim = (uint64_t)rf_head_dim(params, i), padded = (dim + 15) / 16 * 16;
+        if (rf_has_keys(params, i) && rf_kv_kind_of(params, i) == RF_KV_WHOLE)
+            bytes += (uint64_t)rf_n_head_kv(params, i) * (dim + padded) * 2 * RF_KV_POSITIONS;
+    }
+    if (bytes && device->kind == &rf_cpu_backend_kind) return bytes;
+    return device->kind->kv_bytes(params, RF_KV_F16, RF_KV_POSITIONS) -
+           rf_states_bytes(params, RF_KV_POSITIONS);
+}
+
 void bench_open(struct bench *bench, const struct device *device, const struct rf_source *source,
                 enum rf_weight_form form, enum rf_kv_type kv)
 {
@@ -140,8 +156,7 @@ void bench_open(struct bench *bench, const struct device *device, const struct r
     bench->has_states = rf_n_states(&source->params, bench->n_layer) > 0;
     bench->counts_blocks =
         device->kind == &rf_cpu_backend_kind || device->kind == &plain_backend_kind;
-    bench->meter.block_bytes = device->kind->kv_bytes(&source->params, RF_KV_F16, RF_KV_POSITIONS) -
-                               rf_states_bytes(&source->params, RF_KV_POSITIONS);
+    bench->meter.block_bytes = block_bytes(device, &source->params);
     bench->allocator = (struct rf_allocator){meter_alloc, meter_release, &bench->meter};
     bench->opened = opened_new(device, source, form, &bench->allocator);
     struct rf_view_options options = {.kv = kv, .max_rows = MAX_ROWS, .cancel = &bench->cancel};
@@ -232,8 +247,8 @@ void check_sequence(struct bench *bench, struct rf_sequence *sequence, const cha
     check_logits(bench, got, rf_sequence_tokens(sequence), rf_sequence_length(sequence), what);
 }
 
-static struct rf_source *source_of(const struct rf_params *params, const enum rf_dtype *types,
-                                   size_t n_types)
+struct rf_source *bench_source_of(const struct rf_params *params, const enum rf_dtype *types,
+                                  size_t n_types)
 {
     struct rf_source *source = synthetic_new(params, types, n_types);
     CHECK(source != NULL);
@@ -243,11 +258,11 @@ static struct rf_source *source_of(const struct rf_params *params, const enum rf
 
 struct rf_source *bench_source(const enum rf_dtype *types, size_t n_types)
 {
-    return source_of(&bench_params, types, n_types);
+    return bench_source_of(&bench_params, types, n_types);
 }
 
-static void on_bench(const struct device *device, const struct rf_source *source,
-                     enum rf_weight_form form, enum rf_kv_type kv, void (*check)(struct bench *))
+void on_bench(const struct device *device, const struct rf_source *source, enum rf_weight_form form,
+              enum rf_kv_type kv, void (*check)(struct bench *))
 {
     static struct bench bench;
     bench_open(&bench, device, source, form, kv);
@@ -263,9 +278,11 @@ void on_every_bench(void (*check)(struct bench *bench))
                            mambas = mamba_params(), sizes = sized_params(),
                            latents = latent_params();
     struct rf_source *plain = bench_source(&bf16, 1), *stored = bench_source(mixed, 5),
-                     *conv = source_of(&convs, &bf16, 1), *delta = source_of(&deltas, &bf16, 1),
-                     *mamba = source_of(&mambas, &bf16, 1), *sized = source_of(&sizes, &bf16, 1),
-                     *latent = source_of(&latents, &bf16, 1);
+                     *conv = bench_source_of(&convs, &bf16, 1),
+                     *delta = bench_source_of(&deltas, &bf16, 1),
+                     *mamba = bench_source_of(&mambas, &bf16, 1),
+                     *sized = bench_source_of(&sizes, &bf16, 1),
+                     *latent = bench_source_of(&latents, &bf16, 1);
     for (int d = first_device; d < end_device; d++) {
         const struct device *device = &bench_devices[d];
         /* Sequences see neither the kernels' tier nor the form of matrices, so that these repeat:

@@ -12,9 +12,10 @@
 
 enum { N_VOCAB = 61, N_EMBD = 32, N_CTX = 600, MAX_ROWS = 96 };
 
-/* Allocations of the size of a cache's block. */
+/* Allocations of the size of a cache's block, of layers without a window where layers differ. */
 struct meter {
     uint64_t block_bytes;
+    int32_t until_failure;   /* allocations of any size up to one that fails; 0: none does */
     int32_t made, out, most; /* so far, not freed, and the most of these at a time */
 };
 
@@ -52,6 +53,14 @@ void bench_close(struct bench *bench); /* all blocks must be back */
 
 /* A made-up model with weights of these types. Ends the test without memory. */
 struct rf_source *bench_source(const enum rf_dtype *types, size_t n_types);
+
+/* A made-up model with these parameters. Ends the test without memory. */
+struct rf_source *bench_source_of(const struct rf_params *params, const enum rf_dtype *types,
+                                  size_t n_types);
+
+/* Opens a bench, checks something and closes it. */
+void on_bench(const struct device *device, const struct rf_source *source, enum rf_weight_form form,
+              enum rf_kv_type kv, void (*check)(struct bench *));
 
 /* Opens every bench of this run in turn: both models with caches of 16 bits, and a model with
  * caches that quantise on the devices that can; and a model whose layers but one have
