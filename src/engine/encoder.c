@@ -61,6 +61,7 @@ int rf_encoder_new(struct rf_encoder **encoder, const struct rf_session *session
     made->allocator = &engine->allocator;
     made->params = *params;
     made->params.n_layer = 1;
+    made->params.window = 0; /* layers without a window use this cache, too */
     made->usual = rf_encoder_usual_pooling(engine->source);
     made->is_reranker = engine->source->pooling == RF_POOLING_RANK;
     made->n_ctx = params->n_ctx_train;
