@@ -174,7 +174,8 @@ typedef struct riffle_model_options {
     const char *session_kv;
     int32_t session_ctx;
     /* Path of a draft head of this model, for "auto" and for a level called "head"; "none"; NULL:
-     * the one in head_folder that was trained for this model, if there is one (docs/heads.md). */
+     * the one in head_folder that was trained for this model, else the one in the model's own file,
+     * if there is one (docs/heads.md). */
     const char *head;
     /* Folder with heads, each named after its model's fingerprint; NULL: none. */
     const char *head_folder;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes test/data/stories260K-delta.gguf: a qwen35 with the vocabulary, embeddings and feed-forwards of stories260K.gguf.
 
-Three of its five layers have the gated delta rule with random matrices; attention of the others has random gates.
+Three of its five layers have the gated delta rule with random matrices; attention of the others has random gates. A
+layer behind them drafts (mtp), with random matrices and the feed-forward of the last.
 Matrices are in Q8_0; those whose rows of 172 no block fits are in BF16.
 
     pip install gguf numpy; scripts/make_delta_model.py
@@ -72,7 +73,28 @@ writer.add_ssm_group_count(KEYS)
 writer.add_ssm_time_step_rank(VALUES)
 writer.add_ssm_inner_size(VALUES * VALUE_DIM)
 writer.add_rope_dimension_sections([1, 1, 2, 0])
-writer.add_array("qwen35.attention.recurrent_layers", [i in DELTAS for i in range(number["block_count"])])
+writer.add_array("qwen35.attention.recurrent_layers", [i in DELTAS for i in range(number["block_count"] + 1)])
+draft = number["block_count"]
+random = np.random.default_rng(7)
+writer.kv_data[0]["qwen35.block_count"].value = draft + 1
+writer.add_nextn_predict_layers(1)
+last = {name: next(t.data for t in reader.tensors if t.name == f"blk.{draft - 1}.{name}") for name in (
+    "attn_norm.weight", "attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight", "ffn_norm.weight",
+    "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight")}
+for name, values in last.items():
+    name = f"blk.{draft}.{name.replace('ffn_norm', 'post_attention_norm')}"
+    if values.ndim == 1:
+        add_vector(name, values)
+    else:
+        add_matrix(name, with_gates(values, head_dim) if "attn_q" in name else values)
+add_norms(draft, head_dim)
+width = number["embedding_length"]
+# The draft's row begins as the target's last row, so that what it drafts is sometimes right.
+add_matrix(f"blk.{draft}.nextn.eh_proj.weight", np.concatenate([
+    0.3 * random.standard_normal((width, width)) * width ** -0.5, np.eye(width)], axis=1))
+for name in ("enorm", "hnorm", "shared_head_norm"):
+    add_vector(f"blk.{draft}.nextn.{name}.weight", random.uniform(0.8, 1.2, width))
+random = np.random.default_rng(6)
 for tensor in reader.tensors:
     part = tensor.name.split(".")
     layer = int(part[1]) if part[0] == "blk" else None

@@ -134,7 +134,7 @@ def random_mxfp4(shape):
 
 def adds_one(config, name):
     """Whether the norm's weights count from 1 on."""
-    return config.model_type in ("qwen3_5_moe_text", "qwen3_next") and "linear_attn" not in name
+    return config.model_type in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next") and "linear_attn" not in name
 
 
 def tiled(config, name, values):
@@ -379,7 +379,7 @@ def write_gguf(path, arch, config, state):
         state = mamba_parts(config, state)
     elif hasattr(config, "intermediate_size"):
         writer.add_feed_forward_length(config.intermediate_size)
-    if arch in ("qwen35moe", "qwen3next"):
+    if arch in ("qwen35", "qwen35moe", "qwen3next"):
         writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
         writer.add_ssm_state_size(config.linear_key_head_dim)
@@ -387,6 +387,10 @@ def write_gguf(path, arch, config, state):
         writer.add_ssm_time_step_rank(config.linear_num_value_heads)
         writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
         writer.add_array(f"{arch}.attention.recurrent_layers", [t == "linear_attention" for t in config.layer_types])
+        if any(".nextn." in name for name in state):  # make_mtp_models.py
+            writer.add_nextn_predict_layers(1)
+            if "mrope_section" in config.rope_parameters:
+                writer.add_rope_dimension_sections([*config.rope_parameters["mrope_section"], 0])
         state = for_gguf(config, state)
     writer.add_head_count(config.num_attention_heads)
     if arch == "lfm2moe":
@@ -425,7 +429,8 @@ def write_gguf(path, arch, config, state):
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
-    writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "num_experts_per_tok"):
+        writer.add_expert_used_count(config.num_experts_per_tok)
     if getattr(config, "head_dim", None) and arch != "deepseek2":
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
@@ -505,6 +510,9 @@ def write_gguf(path, arch, config, state):
             tensors[f"{layer}exp_probs_b.bias"] = tensor
             continue
         kind, _, end = rest.partition(".")
+        if kind == "nextn":
+            tensors[layer + rest] = tensor
+            continue
         if kind in ("mamba", "mixer") and end in ("A_log", "D", "dt_bias", "conv1d.bias"):
             tensors[layer + {"A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias",
                              "conv1d.bias": "ssm_conv1d.bias"}[end]] = tensor
@@ -521,7 +529,7 @@ def write_gguf(path, arch, config, state):
             continue
         if short == "ffn_gate_inp_shexp":
             tensor = tensor.flatten()
-        if arch in ("gpt-oss", "qwen35moe", "qwen3next") and short == "ffn_norm":
+        if arch in ("gpt-oss", "qwen35", "qwen35moe", "qwen3next") and short == "ffn_norm":
             short = "post_attention_norm"
         if arch in ("llama", "granitehybrid") and short in ("attn_q", "attn_k"):
             heads = config.num_attention_heads if short == "attn_q" else config.num_key_value_heads
@@ -529,7 +537,8 @@ def write_gguf(path, arch, config, state):
         tensors[f"{layer}{short}.weight"] = tensor
     for name, numbered in experts.items():
         tensors[name] = torch.stack([numbered[e] for e in range(len(numbered))])
-    writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
+    if hasattr(config, "num_experts_per_tok"):
+        writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
     for name, tensor in tensors.items():
         if isinstance(tensor, np.ndarray):
             writer.add_tensor(name, tensor, raw_dtype=Type.MXFP4 if tensor.dtype == np.uint8 else None)

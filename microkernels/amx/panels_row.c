@@ -1,8 +1,9 @@
 /* Formats with a scale for a row times 8-bit rows with tiles of bytes (tdpbssd).
  *
  * A panel's vectors are a tile's rows: four values of k of 16 weight rows. They are decoded once
- * for up to PASS_ROWS rows, times the integer of their group, which stays within 8 bits. Rows of
- * activations are tiles as they are packed. All sums are exact. */
+ * for up to PASS_ROWS rows, times the integer of their group, which stays within 8 bits. While the
+ * tiles of some values of k are multiplied, the next are decoded: tiles and vectors have units of
+ * their own. Rows of activations are tiles as they are packed. All sums are exact. */
 #include <immintrin.h>
 
 #include "microkernels/amx/tier.h"
@@ -13,7 +14,9 @@ enum {
     DEPTH = 64,      /* values of k in a tile */
     PAIR = 2,        /* panels that share the tiles of rows */
     DECODE_K = 1024, /* values of k that are decoded at once, whole groups */
+    STEP_K = 8,      /* values of k that a panel's vector holds */
     PASS_ROWS = 128, /* rows whose sums wait for the next of them, in whole tiles */
+    AHEAD = 2,       /* tiles from one that is loaded to one that is fetched into the first cache */
     SUM_BYTES = PAIR * SIDE * sizeof(int32_t)
 };
 
@@ -33,41 +36,68 @@ static void amx_row_configure(void)
     _tile_loadconfig(&config);
 }
 
-/* Codes [from, to) of k of a panel, less 8, times their groups' integers. */
-INLINE void amx_row_decode(enum rf_format format, const uint8_t *panel, size_t k, size_t from,
-                           size_t to, uint8_t *out)
+/* Vectors of one panel after the other that are still to be decoded. */
+struct amx_decoding {
+    const uint8_t *panel[PAIR];
+    uint8_t *out[PAIR];
+    size_t k, from, to;  /* values of k of each panel */
+    size_t p, at, count; /* the next: panel, value; of so many panels */
+};
+
+/* Codes [j, j + 8) of k of a panel, less 8, times their group's integers. */
+INLINE void amx_row_decode(enum rf_format format, const uint8_t *panel, size_t k, size_t j,
+                           uint8_t *out)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
-    const uint8_t *scales = panel + k / RF_BLOCK * 256;
-    int has_groups = rf_panel_layout(format)->scale_bytes > 0;
-    for (size_t j = from; j < to; j += 8, out += 2 * DEPTH) {
-        __m512i both = _mm512_load_si512(panel + j * 8), low = _mm512_and_si512(both, nibble),
-                high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble),
-                offset = _mm512_set1_epi8(8);
-        __mmask64 is_negative = 0;
-        if (has_groups) {
-            __m512i a = _mm512_cvtepi8_epi32(_mm_load_si128(
-                (const __m128i *)(const void *)(scales + j / RF_ROW_GROUP * RF_PANEL_ROWS)));
-            is_negative = _mm512_movepi8_mask(_mm512_srai_epi32(a, 31));
-            a = _mm512_abs_epi32(a);
-            a = _mm512_or_si512(a, _mm512_slli_epi32(a, 16));
-            /* Products are below 256, so two of them do not meet in a word. */
-            low = _mm512_mullo_epi16(low, a);
-            high = _mm512_mullo_epi16(high, a);
-            offset = _mm512_or_si512(_mm512_slli_epi16(a, 3), _mm512_slli_epi16(a, 11));
-        }
-        low = _mm512_sub_epi8(low, offset);
-        high = _mm512_sub_epi8(high, offset);
-        low = _mm512_mask_sub_epi8(low, is_negative, _mm512_setzero_si512(), low);
-        high = _mm512_mask_sub_epi8(high, is_negative, _mm512_setzero_si512(), high);
-        _mm512_store_si512(out, low);
-        _mm512_store_si512(out + DEPTH, high);
+    __m512i both = _mm512_load_si512(panel + j * 8), low = _mm512_and_si512(both, nibble),
+            high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble),
+            offset = _mm512_set1_epi8(8);
+    __mmask64 is_negative = 0;
+    if (rf_panel_layout(format)->scale_bytes > 0) {
+        const uint8_t *scales = panel + k / RF_BLOCK * 256;
+        __m512i a = _mm512_cvtepi8_epi32(_mm_load_si128(
+            (const __m128i *)(const void *)(scales + j / RF_ROW_GROUP * RF_PANEL_ROWS)));
+        is_negative = _mm512_movepi8_mask(_mm512_srai_epi32(a, 31));
+        a = _mm512_abs_epi32(a);
+        a = _mm512_or_si512(a, _mm512_slli_epi32(a, 16));
+        /* Products are below 256, so two of them do not meet in a word. */
+        low = _mm512_mullo_epi16(low, a);
+        high = _mm512_mullo_epi16(high, a);
+        offset = _mm512_or_si512(_mm512_slli_epi16(a, 3), _mm512_slli_epi16(a, 11));
+    }
+    low = _mm512_sub_epi8(low, offset);
+    high = _mm512_sub_epi8(high, offset);
+    low = _mm512_mask_sub_epi8(low, is_negative, _mm512_setzero_si512(), low);
+    high = _mm512_mask_sub_epi8(high, is_negative, _mm512_setzero_si512(), high);
+    _mm512_store_si512(out, low);
+    _mm512_store_si512(out + DEPTH, high);
+}
+
+/* Decodes up to `most` vectors. */
+INLINE void amx_row_decode_some(struct amx_decoding *left, enum rf_format format, size_t most)
+{
+    for (; most > 0 && left->p < left->count; most--) {
+        amx_row_decode(format, left->panel[left->p], left->k, left->at,
+                       left->out[left->p] + (left->at - left->from) * SIDE);
+        left->at += STEP_K;
+        if (left->at < left->to) continue;
+        left->at = left->from;
+        left->p++;
     }
 }
 
-/* 32 or 16 rows times two panels, of which the second may be the first again. */
+INLINE void amx_row_fetch(const int8_t *tile, size_t row_bytes)
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < SIDE; r++)
+        _mm_prefetch((const char *)tile + (size_t)r * row_bytes, _MM_HINT_T0);
+}
+
+/* 32 or 16 rows times two panels, of which the second may be the first again. Beside each step of
+ * the tiles, `each` vectors of `left` are decoded. */
 INLINE void amx_row_tiles(const int8_t *q, size_t row_bytes, const uint8_t *first,
-                          const uint8_t *second, size_t n, int32_t *sums, int is_pair)
+                          const uint8_t *second, size_t n, int32_t *sums, int is_pair,
+                          struct amx_decoding *left, size_t each, enum rf_format format)
 {
     char *at = (char *)sums;
     _tile_loadd(0, at, SUM_BYTES);
@@ -80,13 +110,16 @@ INLINE void amx_row_tiles(const int8_t *q, size_t row_bytes, const uint8_t *firs
         _tile_loadd(4, q + j, row_bytes);
         _tile_loadd(6, first + j * SIDE, DEPTH);
         _tile_loadd(7, second + j * SIDE, DEPTH);
+        amx_row_fetch(q + j + AHEAD * DEPTH, row_bytes);
         _tile_dpbssd(0, 4, 6);
         _tile_dpbssd(1, 4, 7);
         if (is_pair) {
             _tile_loadd(5, q + j + SIDE * row_bytes, row_bytes);
+            amx_row_fetch(q + j + AHEAD * DEPTH + SIDE * row_bytes, row_bytes);
             _tile_dpbssd(2, 5, 6);
             _tile_dpbssd(3, 5, 7);
         }
+        amx_row_decode_some(left, format, each);
     }
     _tile_stored(0, at, SUM_BYTES);
     _tile_stored(1, at + SUM_BYTES / 2, SUM_BYTES);
@@ -111,20 +144,37 @@ static void amx_row_finish(const struct rf_linear_args *args, enum rf_format for
         }
 }
 
+/* The values of k from `from` on that are decoded next, into `out`. */
+INLINE struct amx_decoding amx_row_next(const struct rf_linear_args *args, size_t panel,
+                                        size_t count, size_t from, uint8_t (*out)[DECODE_K * SIDE])
+{
+    struct amx_decoding next = {.k = args->k, .from = from, .at = from, .count = count};
+    next.to = args->k - from > DECODE_K ? from + DECODE_K : args->k;
+    if (from >= args->k) next.count = 0;
+    for (size_t p = 0; p < count; p++) {
+        next.panel[p] = (const uint8_t *)args->w + (panel + p) * args->ldw;
+        next.out[p] = out[p];
+    }
+    return next;
+}
+
 /* Rows [i, i + n) times `count` panels. */
 INLINE void amx_row_pass(const struct rf_linear_args *args, enum rf_format format, size_t panel,
                          size_t count, size_t i, size_t n)
 {
-    _Alignas(64) uint8_t decoded[PAIR][DECODE_K * SIDE];
+    _Alignas(64) uint8_t decoded[2][PAIR][DECODE_K * SIDE];
     _Alignas(64) int32_t sums[PASS_ROWS * PAIR * SIDE];
     size_t row_bytes = rf_a8_row_bytes(args->k), k = args->k;
-    const uint8_t *w = (const uint8_t *)args->w + panel * args->ldw;
+    struct amx_decoding now = amx_row_next(args, panel, count, 0, decoded[0]);
     for (size_t s = 0; s < (n + SIDE - 1) / SIDE * SIDE * PAIR; s++)
         _mm512_store_si512(sums + s * SIDE, _mm512_setzero_si512());
-    for (size_t from = 0, to; from < k; from = to) {
-        to = from + DECODE_K < k ? from + DECODE_K : k;
-        for (size_t p = 0; p < count; p++)
-            amx_row_decode(format, w + p * args->ldw, k, from, to, decoded[p]);
+    amx_row_decode_some(&now, format, SIZE_MAX);
+    for (size_t from = 0, to, turn = 0; from < k; from = to, turn ^= 1) {
+        to = k - from > DECODE_K ? from + DECODE_K : k;
+        struct amx_decoding next = amx_row_next(args, panel, count, to, decoded[turn ^ 1]);
+        const uint8_t *first = decoded[turn][0], *second = decoded[turn][count - 1];
+        size_t pairs = (n + 2 * SIDE - 1) / (2 * SIDE),
+               each = (PAIR * DEPTH / STEP_K + pairs - 1) / pairs;
         for (size_t r = 0; r < n; r += 2 * SIDE) {
             const struct rf_a8_row *row =
                 (const struct rf_a8_row *)(const void *)((const char *)args->x +
@@ -132,14 +182,16 @@ INLINE void amx_row_pass(const struct rf_linear_args *args, enum rf_format forma
             const int8_t *q = rf_a8_row_codes(row, k) + from;
             int32_t *at = sums + r * PAIR * SIDE;
             if (n - r > SIDE)
-                amx_row_tiles(q, row_bytes, decoded[0], decoded[count - 1], to - from, at, 1);
+                amx_row_tiles(q, row_bytes, first, second, to - from, at, 1, &next, each, format);
             else
-                amx_row_tiles(q, row_bytes, decoded[0], decoded[count - 1], to - from, at, 0);
+                amx_row_tiles(q, row_bytes, first, second, to - from, at, 0, &next, each, format);
         }
+        amx_row_decode_some(&next, format, SIZE_MAX);
     }
     amx_row_finish(args, format, panel, count, i, n, sums);
 }
 
+/* A call's panels stay in the second cache, and so do PASS_ROWS rows: these are read once. */
 INLINE void amx_linear_row(const struct rf_linear_args *args, enum rf_format format)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
@@ -148,11 +200,11 @@ INLINE void amx_linear_row(const struct rf_linear_args *args, enum rf_format for
         return;
     }
     amx_row_configure();
-    for (size_t p = 0; p < panels; p += PAIR)
-        for (size_t i = 0, n; i < args->n; i += n) {
-            n = args->n - i < PASS_ROWS ? args->n - i : PASS_ROWS;
+    for (size_t i = 0, n; i < args->n; i += n) {
+        n = args->n - i < PASS_ROWS ? args->n - i : PASS_ROWS;
+        for (size_t p = 0; p < panels; p += PAIR)
             amx_row_pass(args, format, p, panels - p < PAIR ? 1 : PAIR, i, n);
-        }
+    }
     _tile_release();
 }
 

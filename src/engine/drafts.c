@@ -65,16 +65,35 @@ static int find_head(const struct rf_engine *engine, const riffle_model_options 
     return 1;
 }
 
-/* Opens the head that the options name or the folder has. One from the folder that cannot serve is
- * left out, and the note says so. */
-static int open_head(struct rf_engine *engine, const riffle_model_options *options,
-                     struct rf_error *error)
+/* Opens the head in the model's own file, if there is one. One that cannot serve is left out unless
+ * it is asked for, and the note says so. Not for a file that is read into memory, which would be
+ * there twice. */
+static int open_own_head(struct rf_engine *engine, const char *model, int is_asked,
+                         struct rf_error *error)
+{
+    struct drafts *drafts = &engine->drafts;
+    if (!engine->source->has_mtp) return 0;
+    if (engine->open.map_flags & RF_MAP_COPY && !is_asked) return 0;
+    int code = rf_head_open(&drafts->head_file, model, engine->source, &engine->open,
+                            &engine->allocator, error);
+    if (!code) snprintf(drafts->head_path, sizeof drafts->head_path, "%s", model);
+    if (!code || is_asked || code == RF_ERR_MEMORY) return code;
+    snprintf(drafts->note, sizeof drafts->note, "the draft in the file was not taken (%.300s); ",
+             error->text);
+    return 0;
+}
+
+/* Opens the head that the options name, the folder or the model's own file has. One from the folder
+ * that cannot serve is left out, and the note says so. */
+static int open_head(struct rf_engine *engine, const char *model,
+                     const riffle_model_options *options, int is_asked, struct rf_error *error)
 {
     struct drafts *drafts = &engine->drafts;
     char *path = drafts->head_path;
     if (!find_head(engine, options, path, sizeof drafts->head_path))
         return rf_fail(error, RF_ERR_ARGUMENT, "head: the path is too long");
-    if (!path[0]) return 0;
+    if (!path[0] && options->head) return 0;
+    if (!path[0]) return open_own_head(engine, model, is_asked, error);
     int code = rf_head_open(&drafts->head_file, path, engine->source, &engine->open,
                             &engine->allocator, error);
     if (!code || options->head || code == RF_ERR_MEMORY) return code;
@@ -92,12 +111,12 @@ const struct draft_weights *rf_drafts_head(const struct drafts *drafts)
 }
 
 /* Finds the head where the chain has one or may have one. */
-static int choose_head(struct rf_engine *engine, const riffle_model_options *options, int is_auto,
-                       struct rf_error *error)
+static int choose_head(struct rf_engine *engine, const char *model,
+                       const riffle_model_options *options, int is_auto, struct rf_error *error)
 {
     int is_asked = rf_drafts_head(&engine->drafts) != NULL;
     if (!is_auto && !is_asked) return 0;
-    int code = open_head(engine, options, error);
+    int code = open_head(engine, model, options, is_asked, error);
     if (code || !is_asked || engine->drafts.head_file) return code;
     return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level head wants a draft head of %s, and %s",
                    engine->source->name,
@@ -272,15 +291,15 @@ static int open_corpus(struct rf_engine *engine, const riffle_model_options *opt
     return 0;
 }
 
-int rf_drafts_choose(struct rf_engine *engine, const riffle_model_options *options,
-                     struct rf_error *error)
+int rf_drafts_choose(struct rf_engine *engine, const char *path,
+                     const riffle_model_options *options, struct rf_error *error)
 {
     struct drafts *drafts = &engine->drafts;
     int is_encoder = engine->source->params.encoder;
     const char *asked = is_encoder ? "target" : options->chain ? options->chain : "auto";
     int code = rf_chain_parse_all(&drafts->chain, asked, error);
     int is_auto = drafts->chain.choice == RF_CHAIN_AUTO;
-    if (!code) code = choose_head(engine, options, is_auto, error);
+    if (!code) code = choose_head(engine, path, options, is_auto, error);
     if (code) return code;
     if (is_auto)
         code = choose_levels(engine, options, error);

@@ -36,10 +36,11 @@ struct drafts {
     char *pace_path;          /* first part of the names of the pace files; NULL: none are kept */
 };
 
-/* Chooses the levels from options->chain. The engine's source, weights and cost must be known.
- * Opens the files of draft models and computes all costs, but loads no weights. */
-int rf_drafts_choose(struct rf_engine *engine, const riffle_model_options *options,
-                     struct rf_error *error);
+/* Chooses the levels of the model at `path` from options->chain. The engine's source, weights and
+ * cost must be known. Opens the files of draft models and computes all costs, but loads no weights.
+ */
+int rf_drafts_choose(struct rf_engine *engine, const char *path,
+                     const riffle_model_options *options, struct rf_error *error);
 /* To be called when the layers of both devices are chosen, of which a head needs all on one: takes
  * it from a chain that was chosen, and fails where one was asked for. */
 int rf_drafts_settle(struct rf_engine *engine, const riffle_model_options *options,

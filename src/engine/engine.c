@@ -233,7 +233,7 @@ static int open_engine_parts(struct rf_engine *engine, const char *path,
     describe_types(engine);
     rf_recommend_sampling(engine);
     code = open_chat(engine, options->chat_template, error);
-    if (!code) code = rf_drafts_choose(engine, options, error);
+    if (!code) code = rf_drafts_choose(engine, path, options, error);
     if (!code) code = rf_engine_choose_layers(engine, options, error);
     if (!code) code = rf_drafts_settle(engine, options, error);
     if (code) return code;

@@ -1,5 +1,5 @@
 /* The features of a draft head in its target's program: copies of the results of the layers that it
- * taps, side by side, and fc of them (infer/head.h). */
+ * taps, side by side, and fc of them; or all rows after the output's norm (infer/head.h). */
 #ifndef RF_INFER_FEATURES_H
 #define RF_INFER_FEATURES_H
 

@@ -1,15 +1,22 @@
 /* Draft heads: loading, costs, and their program, which is one decoder layer whose input is two
- * rows side by side. The engine loads heads, and head_level.c of speculate runs them. */
+ * rows side by side, or what fc makes of these. The engine loads heads, and head_level.c of
+ * speculate runs them. */
 #include "infer/head.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "weights/repack.h"
 
 /* ---- weights ---- */
 
 enum {
 #define COUNT(...) +1
-    HEAD_TENSORS = RF_EACH_HEAD_TENSOR(COUNT)
+    EAGLE_TENSORS = RF_EACH_HEAD_TENSOR(COUNT),
+    MTP_TENSORS = RF_EACH_MTP_TENSOR(COUNT) + RF_LAYER_TENSORS,
+    HEAD_TENSORS = MTP_TENSORS > EAGLE_TENSORS ? MTP_TENSORS : EAGLE_TENSORS
 #undef COUNT
 };
 
@@ -35,24 +42,64 @@ static int want_tensor(struct head_plans *list, const struct rf_source *source, 
     return 0;
 }
 
-/* Plans all tensors. The weights' places are fields of `head`. */
-static int plan_head(struct head_plans *list, const struct rf_head_file *f, struct rf_head *head,
-                     struct rf_error *error)
+/* Requests a tensor of the layer behind the target's own. */
+static int want_in_layer(struct head_plans *list, const struct rf_head_file *f, const char *name,
+                         enum rf_weight_role role, struct rf_weight **weight,
+                         struct rf_error *error)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", f->mtp_layer, name);
+    return want_tensor(list, f->source, full, role, weight, error);
+}
+
+/* Requests the tensors of a head that was trained with its target. */
+static int want_mtp(struct head_plans *list, const struct rf_head_file *f, struct rf_head *head,
+                    struct rf_error *error)
 {
     const struct rf_params *p = &f->source->params;
-    int code = 0, has_blocks = 0;
-    list->n = 0;
+    const int32_t layer = 0;
+    int code = 0;
+#define WANT(field, name, role, ne0, ne1, condition) \
+    if (!code && (condition))                        \
+        code = want_in_layer(list, f, name, RF_WEIGHT_##role, &head->field, error);
+    RF_EACH_MTP_TENSOR(WANT)
+#undef WANT
+#define WANT(field, name, hf, role, ne0, ne1, condition) \
+    if (!code && (condition))                            \
+        code = want_in_layer(list, f, name, RF_WEIGHT_##role, &head->layer.field, error);
+    RF_EACH_LAYER_TENSOR(WANT)
+#undef WANT
+    return code;
+}
+
+static int want_eagle(struct head_plans *list, const struct rf_head_file *f, struct rf_head *head,
+                      struct rf_error *error)
+{
+    const struct rf_params *p = &f->source->params;
+    int code = 0;
 #define WANT(field, name, role, ne0, ne1, condition) \
     if (!code && (condition))                        \
         code = want_tensor(list, f->source, name, RF_WEIGHT_##role, &head->field, error);
     RF_EACH_HEAD_TENSOR(WANT)
 #undef WANT
+    return code;
+}
+
+/* Plans all tensors. The weights' places are fields of `head`. */
+static int plan_head(struct head_plans *list, const struct rf_head_file *f, struct rf_head *head,
+                     struct rf_error *error)
+{
+    int has_blocks = 0;
+    list->n = 0;
+    int code = f->mtp_layer ? want_mtp(list, f, head, error) : want_eagle(list, f, head, error);
     for (int32_t i = 0; i < list->n; i++)
-        has_blocks |= list->plans[i].role == RF_WEIGHT_MATRIX &&
-                      rf_dtype_info(list->plans[i].tensor->dtype)->block_elems > 1;
+        has_blocks |=
+            (list->plans[i].role == RF_WEIGHT_MATRIX || list->plans[i].role == RF_WEIGHT_EXPERTS) &&
+            rf_dtype_info(list->plans[i].tensor->dtype)->block_elems > 1;
     for (int32_t i = 0; i < list->n; i++) {
-        if (!has_blocks) list->plans[i].form = RF_WEIGHTS_BF16;
-        rf_plan_weight(&list->plans[i]);
+        struct rf_weight_plan *plan = &list->plans[i];
+        if (!has_blocks || plan->role == RF_WEIGHT_ROUTER) plan->form = RF_WEIGHTS_BF16;
+        rf_plan_weight(plan);
     }
     return code;
 }
@@ -109,6 +156,7 @@ int rf_head_load(struct rf_head **head, const struct rf_head_file *file,
     made->file = file;
     made->target = target;
     int code = plan_head(&list, file, made, error);
+    for (int32_t i = 0; !code && i < list.n; i++) code = rf_check_rows(list.plans[i].tensor, error);
     if (!code) code = copy_rows(made, error);
     if (!code) plan_rows(&list, file, target->source, made);
     if (!code)
@@ -124,6 +172,7 @@ int rf_head_load(struct rf_head **head, const struct rf_head_file *file,
     }
     if (!file->has_output && !file->n_rows) made->output = target->output;
     if (!file->has_embd) made->token_embd = target->token_embd;
+    if (!made->output_norm) made->output_norm = target->output_norm;
     *head = made;
     return 0;
 }
@@ -159,14 +208,19 @@ int rf_head_cost(const struct rf_head_file *file, const struct rf_source *target
     for (int32_t i = 0; !code && i < list.n; i++) {
         const struct rf_weight_plan *plan = &list.plans[i];
         struct rf_weight_bytes bytes = kind->weight_bytes(plan);
-        int is_fc = plan->weight == &places.fc; /* read once for a draft, with the target's pass */
+        /* Features are made in the target's pass. */
+        int is_fc = plan->weight == &places.fc && !file->mtp_layer;
         cost->n_params += rf_tensor_elements(plan->tensor);
-        cost->pass_bytes += is_fc ? 0 : bytes.pass;
         cost->all_bytes += bytes.pass;
+        if (plan->role == RF_WEIGHT_EXPERTS)
+            bytes.pass = bytes.pass / (uint64_t)file->source->params.n_expert *
+                         (uint64_t)file->source->params.n_expert_used;
+        cost->pass_bytes += is_fc ? 0 : bytes.pass;
         cost->mapped_bytes += bytes.mapped;
         cost->resident_bytes += bytes.resident;
         cost->matrices[plan->tensor->dtype] += plan->is_matrix;
-        if (plan->is_matrix && plan->weight != &places.output) cost->form = plan->form;
+        if (plan->is_matrix && plan->weight != &places.output && plan->role != RF_WEIGHT_ROUTER)
+            cost->form = plan->form;
     }
     if (!code && !file->has_output && !file->n_rows)
         cost->pass_bytes += shared_bytes(file, target, form, kind);
@@ -175,7 +229,7 @@ int rf_head_cost(const struct rf_head_file *file, const struct rf_source *target
 
 /* ---- the head's program ---- */
 
-enum { BODY_OPS = 16, TAIL_OPS = 3 };
+enum { JOIN_OPS = 7, BODY_OPS = JOIN_OPS + RF_LAYER_OPS + 1, TAIL_OPS = 3 };
 
 static struct rf_op *add_head_op(struct rf_program *program, enum rf_op_kind kind, enum rf_slot in,
                                  enum rf_slot out, const struct rf_weight *weight)
@@ -184,6 +238,18 @@ static struct rf_op *add_head_op(struct rf_program *program, enum rf_op_kind kin
     *op = (struct rf_op){
         .kind = kind, .n = 1, .scale = 1, .in = {in}, .out = {out}, .weight = {weight}};
     return op;
+}
+
+/* Adds to the slots of the layer those of the joined rows and of the result. */
+static void shape_mtp_slots(struct rf_program *program)
+{
+    int32_t n_embd = program->params->n_embd;
+    rf_program_shape_slots(program);
+    program->slots[RF_SLOT_JOINED] = (struct rf_slot_shape){.width = 2 * n_embd};
+    program->slots[RF_SLOT_JOINED_IN] =
+        (struct rf_slot_shape){.width = 2 * n_embd, .is_operand = 1};
+    program->slots[RF_SLOT_TAP + RF_HEAD_RESULT] = (struct rf_slot_shape){.width = n_embd};
+    program->n_slots = RF_SLOT_TAP + RF_HEAD_RESULT + 1;
 }
 
 static void shape_head_slots(struct rf_program *program)
@@ -256,6 +322,15 @@ static void add_head_layer(struct rf_program *program, const struct rf_head *hea
     add_head_op(program, RF_OP_COPY, RF_SLOT_X, (enum rf_slot)(RF_SLOT_TAP + RF_HEAD_RESULT), NULL);
 }
 
+/* The layer of the target's kind, over what fc makes of the joined rows. */
+static void add_mtp_layer(struct rf_program *program, const struct rf_head *head)
+{
+    add_head_op(program, RF_OP_LINEAR, RF_SLOT_JOINED_IN, RF_SLOT_X, head->fc);
+    rf_program_one_layer(program, &head->layer);
+    add_head_op(program, RF_OP_NORM, RF_SLOT_X, (enum rf_slot)(RF_SLOT_TAP + RF_HEAD_RESULT),
+                head->output_norm);
+}
+
 /* The output rows. Their factor and cap are the target's where the rows are. */
 static void add_head_output(struct rf_program *program, const struct rf_head *head)
 {
@@ -292,9 +367,16 @@ int rf_head_view_new(struct rf_view **view, const struct rf_head *head, struct r
     program->params = &head->file->source->params;
     program->body = (struct rf_op *)(program + 1);
     program->head = program->body + BODY_OPS;
-    shape_head_slots(program);
+    if (head->file->mtp_layer)
+        shape_mtp_slots(program);
+    else
+        shape_head_slots(program);
     add_joined_input(program, head);
-    add_head_layer(program, head);
+    if (head->file->mtp_layer)
+        add_mtp_layer(program, head);
+    else
+        add_head_layer(program, head);
+    assert(program->n_body <= BODY_OPS);
     add_head_output(program, head);
     return rf_view_of_program(view, program, head->file->source, head->weights, queue, options,
                               error);

@@ -6,7 +6,9 @@
  *     row of the head at position t = the feature of t and the token at t + 1; answers t + 2
  *
  * A further row of a draft takes the result of the row before it in the feature's place (EAGLE-3:
- * Li et al., 2025, section 3). */
+ * Li et al., 2025, section 3). Of a head that was trained with its target (`mtp`) the feature is
+ * the target's row after the output's norm, fc joins it with the embedding, and the result is the
+ * row after the head's own norm: both are what an output matrix reads. */
 #ifndef RF_INFER_HEAD_H
 #define RF_INFER_HEAD_H
 
@@ -24,9 +26,10 @@ struct rf_head {
 #define RF_HEAD_FIELD(field, name, role, ne0, ne1, condition) struct rf_weight *field;
     RF_EACH_HEAD_TENSOR(RF_HEAD_FIELD)
 #undef RF_HEAD_FIELD
+    struct rf_layer layer; /* of a head that was trained with its target */
 };
 
-enum { RF_HEAD_RESULT = 0 /* tap of a head's view: a row's result, before the output's norm */ };
+enum { RF_HEAD_RESULT = 0 /* tap of a head's view: a row's result, which a further row takes */ };
 
 /* Loads the head's weights as they are stored. The file, the target and the queue's backend must
  * outlive the head. */

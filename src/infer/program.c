@@ -10,7 +10,7 @@
 #include "infer/features.h"
 #include "infer/pass.h"
 
-enum { LAYER_OPS = 26, HEAD_OPS = 3 };
+enum { HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
 {
@@ -567,12 +567,22 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     program->n_slots = RF_SLOT_TAP + n_taps + (options->head != NULL);
 }
 
+void rf_program_one_layer(struct rf_program *program, const struct rf_layer *layer)
+{
+    add_layer(program, 0, layer, 0);
+}
+
+void rf_program_shape_slots(struct rf_program *program)
+{
+    shape_slots(program, &(struct rf_view_options){.max_rows = 1});
+}
+
 /* The program and its operations in one block. */
 static int program_new(struct rf_program **program, const struct rf_model *model,
                        const struct rf_view_options *options, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    size_t most = 5 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
+    size_t most = 5 + (size_t)params->n_layer * RF_LAYER_OPS + (size_t)options->n_taps +
                   (options->taps_inputs ? RF_LAYER_INPUTS : 0) +
                   (options->head ? RF_FEATURE_OPS : 0);
     *program =

@@ -31,6 +31,11 @@ struct rf_view_options {
 int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_queue *queue,
                 const struct rf_view_options *options, struct rf_error *error);
 void rf_view_free(struct rf_view *view);
+/* Parts of programs that others write, for parameters of one layer: the shapes of all slots but
+ * taps, and the operations of the layer on RF_SLOT_X, at most RF_LAYER_OPS. */
+enum { RF_LAYER_OPS = 26 };
+void rf_program_shape_slots(struct rf_program *program);
+void rf_program_one_layer(struct rf_program *program, const struct rf_layer *layer);
 /* A view of a program that the caller has written, in one block of the queue's allocator, which the
  * view takes over also on failure. */
 int rf_view_of_program(struct rf_view **view, struct rf_program *program,

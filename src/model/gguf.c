@@ -26,6 +26,7 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
                       "model that it drafts for");
     if (!reading.code) rf_gguf_read_params(&gguf);
     if (gguf.n_further) rf_tensors_drop_further(&reading);
+    source->has_mtp = gguf.n_further && rf_knows_mtp(source->params.arch);
     rf_tensors_split(&reading);
     if (!reading.code) code = rf_tensors_sort(&reading);
     if (!reading.code) rf_gguf_find_biases(&gguf);

@@ -6,10 +6,6 @@
 #include "model/head_reader.h"
 #include "model/layout.h"
 
-enum { WIDTH_STEP = 16 /* rows that are joined begin at multiples of it (infer/backend.h) */ };
-
-#define OF_ANOTHER "is a head of another target: "
-
 struct rf_head_file *rf_head_new(struct rf_head_reading *of, struct rf_reading *reading)
 {
     of->head = rf_keep(reading, 1, sizeof *of->head, "draft head");
@@ -34,10 +30,10 @@ static void check_head_params(struct rf_reading *reading)
                params->n_expert ? "experts" : "a sliding window");
     if (params->n_ctx_short || params->rope_long_factors)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "a draft head with longrope is not supported");
-    if (params->n_embd % WIDTH_STEP || params->n_embd > INT32_MAX / 2)
+    if (params->n_embd % RF_HEAD_WIDTH_STEP || params->n_embd > INT32_MAX / 2)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "a draft head of width %" PRId32 "; multiples of %d are supported", params->n_embd,
-               WIDTH_STEP);
+               RF_HEAD_WIDTH_STEP);
 }
 
 /* The width of the target's rows, which else fc tells. */
@@ -51,13 +47,13 @@ static void check_target_width(struct rf_head_reading *of, struct rf_reading *re
         head->n_embd_target = (int32_t)(fc->ne[0] / RF_HEAD_TAPS);
     if (head->n_embd_target && head->n_embd_target != width)
         rf_bad(reading, RF_ERR_ARGUMENT,
-               OF_ANOTHER "it reads rows of %" PRId32 " values, but the target's have %" PRId32,
+               RF_OF_ANOTHER "it reads rows of %" PRId32 " values, but the target's have %" PRId32,
                head->n_embd_target, width);
     head->n_embd_target = width;
-    if (width % WIDTH_STEP || width > INT32_MAX / RF_HEAD_TAPS)
+    if (width % RF_HEAD_WIDTH_STEP || width > INT32_MAX / RF_HEAD_TAPS)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "a draft head for a target of width %" PRId32 "; multiples of %d are supported",
-               width, WIDTH_STEP);
+               width, RF_HEAD_WIDTH_STEP);
 }
 
 static void check_target_layers(struct rf_head_reading *of, struct rf_reading *reading)
@@ -77,8 +73,8 @@ static void check_target_layers(struct rf_head_reading *of, struct rf_reading *r
                    layer);
         if (layer > n_layer)
             rf_bad(reading, RF_ERR_ARGUMENT,
-                   OF_ANOTHER "it reads the input of layer %" PRId64 ", but the target has %" PRId32
-                              " layers",
+                   RF_OF_ANOTHER "it reads the input of layer %" PRId64
+                                 ", but the target has %" PRId32 " layers",
                    layer, n_layer);
         if (!reading->code) of->head->taps[i] = (int32_t)layer - 1;
     }
@@ -91,7 +87,7 @@ static void check_against_target(struct rf_head_reading *of, struct rf_reading *
     check_target_width(of, reading);
     if (head->n_vocab_target && head->n_vocab_target != n_vocab)
         rf_bad(reading, RF_ERR_ARGUMENT,
-               OF_ANOTHER "its vocabulary has %" PRId32 " tokens, but the target's has %" PRId32,
+               RF_OF_ANOTHER "its vocabulary has %" PRId32 " tokens, but the target's has %" PRId32,
                head->n_vocab_target, n_vocab);
     head->n_vocab_target = n_vocab;
     check_target_layers(of, reading);
@@ -99,7 +95,7 @@ static void check_against_target(struct rf_head_reading *of, struct rf_reading *
     uint64_t target = rf_source_fingerprint(of->target);
     if (head->target != target)
         rf_bad(reading, RF_ERR_ARGUMENT,
-               OF_ANOTHER "that has the fingerprint %016" PRIx64 ", and this one %016" PRIx64,
+               RF_OF_ANOTHER "that has the fingerprint %016" PRIx64 ", and this one %016" PRIx64,
                head->target, target);
 }
 
@@ -117,7 +113,7 @@ static void read_tokens(const struct rf_head_reading *of, struct rf_reading *rea
     int32_t n_vocab = head->n_vocab_target;
     if (of->n_ids > n_vocab)
         rf_bad(reading, RF_ERR_ARGUMENT,
-               OF_ANOTHER "it drafts %" PRId32 " tokens, but the target has %" PRId32, of->n_ids,
+               RF_OF_ANOTHER "it drafts %" PRId32 " tokens, but the target has %" PRId32, of->n_ids,
                n_vocab);
     if (reading->code) return;
     int32_t *tokens = rf_keep(reading, (size_t)of->n_ids, sizeof *tokens, "ids of a draft head");
@@ -126,8 +122,8 @@ static void read_tokens(const struct rf_head_reading *of, struct rf_reading *rea
         int64_t id = target_id(of, i);
         if (id < 0 || id >= n_vocab)
             rf_bad(reading, RF_ERR_ARGUMENT,
-                   OF_ANOTHER "row %" PRId32 " of its output is the token %" PRId64
-                              " (d2t), but the target has %" PRId32,
+                   RF_OF_ANOTHER "row %" PRId32 " of its output is the token %" PRId64
+                                 " (d2t), but the target has %" PRId32,
                    i, id, n_vocab);
         else if (seen[id])
             rf_bad(reading, RF_ERR_FORMAT,

@@ -1,7 +1,11 @@
-/* A draft head in a GGUF file: llama.cpp's keys of the architecture eagle3, and those of ours under
- * riffle.head. head.c gives it to open.c as a reader. */
+/* A draft head in a GGUF file: llama.cpp's keys of the architecture eagle3, or those of a model
+ * with a layer for further tokens, and ours under riffle.head. head.c gives it to open.c as a
+ * reader. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "model/arch.h"
 #include "model/gguf.h"
 #include "model/head_reader.h"
 
@@ -97,23 +101,56 @@ static void read_output_rows(struct rf_gguf *gguf, struct rf_head_reading *of)
     of->head->n_rows = tokens ? (int32_t)rows->count : 0;
 }
 
-static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
+static void read_ours(struct rf_gguf *gguf, struct rf_head_reading *of)
 {
     static const struct rf_str none = {NULL, 0};
-    struct rf_reading *reading = gguf->reading;
+    struct rf_source *source = gguf->reading->source;
+    read_output_rows(gguf, of);
+    of->head->target = read_fingerprint(gguf);
+    const char *recipe = read_recipe(gguf);
+    if (recipe) of->head->recipe = recipe;
+    source->name = rf_keep_text(gguf->reading, rf_gguf_string(gguf, "general.name", none));
+    source->container = gguf->version == 2 ? "GGUF v2" : "GGUF v3";
+}
+
+static void read_head(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
     struct rf_head_file *head = of->head;
     head->n_embd_target = head_count(gguf, ".target_hidden_size");
     head->n_vocab_target = read_vocab_size(gguf);
     head->norm_before_fc = rf_gguf_bool(gguf, ".norm_before_fc", 0);
     head->norm_before_residual = rf_gguf_bool(gguf, ".norm_before_residual", 0);
     read_target_layers(gguf, of);
-    read_output_rows(gguf, of);
-    head->target = read_fingerprint(gguf);
-    head->recipe = read_recipe(gguf);
+    read_ours(gguf, of);
     of->ids = gguf->ids;
     of->n_ids = gguf->n_ids;
-    reading->source->name = rf_keep_text(reading, rf_gguf_string(gguf, "general.name", none));
-    reading->source->container = gguf->version == 2 ? "GGUF v2" : "GGUF v3";
+}
+
+/* Whether the file is of a model with a layer for further tokens that is known. */
+static int has_mtp(struct rf_gguf *gguf)
+{
+    struct rf_str name = rf_gguf_string(gguf, "general.architecture", (struct rf_str){NULL, 0});
+    char key[64];
+    snprintf(key, sizeof key, "%.*s.nextn_predict_layers", rf_shown(name), name.data);
+    for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++)
+        if (rf_str_is(name, row->name)) return rf_knows_mtp(row->arch) && rf_gguf_find(gguf, key);
+    return 0;
+}
+
+/* A file of the target's architecture: the target's own, or one of the head alone. */
+static void read_mtp(struct rf_gguf *gguf, struct rf_head_reading *of)
+{
+    struct rf_reading *reading = gguf->reading;
+    rf_gguf_join_parts(gguf);
+    if (!reading->code && has_mtp(gguf))
+        rf_gguf_read_params(gguf);
+    else
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "is not a draft head: general.architecture is not " RF_GGUF_HEAD
+               ", and the file has no draft of its own that is known here");
+    rf_mtp_begin(of, reading, gguf->n_further);
+    if (!reading->code) read_ours(gguf, of);
+    rf_mtp_check(of, reading);
 }
 
 int rf_head_read_gguf(struct rf_source *source, const char *path, const unsigned char *data,
@@ -123,12 +160,13 @@ int rf_head_read_gguf(struct rf_source *source, const char *path, const unsigned
     struct rf_reading reading = rf_reading_of(source, path, error);
     struct rf_gguf gguf = {.reading = &reading};
     int code = rf_gguf_parse(&gguf, data, bytes);
-    if (!code && !gguf.is_head)
-        code = rf_bad(&reading, RF_ERR_UNSUPPORTED,
-                      "is not a draft head: general.architecture is not " RF_GGUF_HEAD);
-    if (!code) rf_gguf_read_params(&gguf);
-    if (!reading.code && rf_head_new(of, &reading)) read_head(&gguf, of);
-    rf_head_check(of, &reading);
+    if (!code && !gguf.is_head) {
+        read_mtp(&gguf, of);
+    } else {
+        if (!code) rf_gguf_read_params(&gguf);
+        if (!reading.code && rf_head_new(of, &reading)) read_head(&gguf, of);
+        rf_head_check(of, &reading);
+    }
     rf_arena_free(&reading.arena);
     return reading.code;
 }

@@ -1,6 +1,6 @@
 /* A draft head in a safetensors folder, in the layout of EAGLE's repository (midlayer.*) or of
- * `speculators` (transformer_layer_config, layers.0.*). Its layer is a llama's. head.c gives it to
- * open.c as a reader. */
+ * `speculators` (transformer_layer_config, layers.0.*), whose layer is a llama's; or in the
+ * target's own folder (mtp.*). head.c gives it to open.c as a reader. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -158,30 +158,77 @@ static void read_stated(struct rf_hf *hf, struct rf_head_reading *of)
     read_layers_read(hf, of);
 }
 
+/* A name as the target's folder has it. */
+static void show_mtp_name(const struct rf_params *params, const char *name, char *buffer,
+                          size_t bytes)
+{
+    static const char prefix[] = "model.layers.";
+    char of_layer[256];
+    const char *rest = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+    if (rest && rf_hf_mtp_shown(rest + 1, buffer, bytes)) return;
+    rf_hf_tensor_name(params, name, of_layer, sizeof of_layer);
+    rest = strncmp(of_layer, prefix, strlen(prefix)) == 0 ? strchr(of_layer + strlen(prefix), '.')
+                                                          : NULL;
+    snprintf(buffer, bytes, "%s%s", rest ? "mtp.layers.0" : "", rest ? rest : of_layer);
+}
+
+/* The head in a folder of a model that may have one. */
+static void read_mtp_folder(struct rf_hf *hf, struct rf_head_reading *of)
+{
+    struct rf_reading *reading = &hf->reading;
+    reading->shown_name = show_mtp_name;
+    rf_hf_read_params(hf);
+    rf_mtp_begin(of, reading, 1);
+    if (!reading->code) {
+        hf->mtp_layer = of->head->mtp_layer;
+        rf_safetensors_read(hf);
+    }
+    if (!reading->code && hf->adds_one) rf_norms_add_one(reading);
+    rf_mtp_check(of, reading);
+}
+
+/* Whether config.json is of a model that may have one. */
+static int may_have_mtp(struct rf_hf *hf)
+{
+    const struct rf_hf_class *class =
+        rf_hf_class_of_type(rf_hf_string(hf, hf->config, "model_type"));
+    return class && rf_knows_mtp(class->arch) && !rf_hf_is_head(hf);
+}
+
+static void read_eagle_folder(struct rf_hf *hf, struct rf_head_reading *of)
+{
+    struct rf_reading *reading = &hf->reading;
+    const struct rf_json *layer = rf_json_get(hf->config, "transformer_layer_config");
+    reading->shown_name = layer ? show_speculators_name : show_eagle_name;
+    hf->text = layer ? layer : hf->config;
+    hf->head_name = gguf_head_name;
+    if (!reading->code && !rf_json_is_object(hf->text))
+        rf_bad_part(reading, file, RF_ERR_FORMAT, "is not a JSON object, or its layer is none");
+    if (!reading->code) check_kind(hf);
+    if (!reading->code) read_layer_params(hf);
+    if (!reading->code && rf_head_new(of, reading)) read_stated(hf, of);
+    if (!reading->code) rf_safetensors_read(hf);
+    of->ids = hf->ids;
+    of->n_ids = hf->n_ids;
+    of->are_offsets = 1;
+    rf_head_check(of, reading);
+}
+
 int rf_head_read_folder(struct rf_source *source, const struct rf_hf_files *files, void *user,
                         struct rf_error *error)
 {
     struct rf_head_reading *of = user;
-    struct rf_hf hf = {.reading = rf_reading_of(source, files->folder, error),
-                       .files = files,
-                       .head_name = gguf_head_name};
+    struct rf_hf hf = {.reading = rf_reading_of(source, files->folder, error), .files = files};
     struct rf_reading *reading = &hf.reading;
     source->container = "safetensors";
     if (!files->config.data) rf_bad(reading, RF_ERR_IO, "config.json is missing");
     if (!reading->code) hf.config = rf_json_parse(reading, file, files->config);
-    const struct rf_json *layer = rf_json_get(hf.config, "transformer_layer_config");
-    reading->shown_name = layer ? show_speculators_name : show_eagle_name;
-    hf.text = layer ? layer : hf.config;
-    if (!reading->code && (!rf_json_is_object(hf.config) || !rf_json_is_object(hf.text)))
+    if (!reading->code && !rf_json_is_object(hf.config))
         rf_bad_part(reading, file, RF_ERR_FORMAT, "is not a JSON object, or its layer is none");
-    if (!reading->code) check_kind(&hf);
-    if (!reading->code) read_layer_params(&hf);
-    if (!reading->code && rf_head_new(of, reading)) read_stated(&hf, of);
-    if (!reading->code) rf_safetensors_read(&hf);
-    of->ids = hf.ids;
-    of->n_ids = hf.n_ids;
-    of->are_offsets = 1;
-    rf_head_check(of, reading);
+    if (!reading->code && may_have_mtp(&hf))
+        read_mtp_folder(&hf, of);
+    else
+        read_eagle_folder(&hf, of);
     rf_json_free(hf.config);
     rf_arena_free(&reading->arena);
     return reading->code;

@@ -7,6 +7,12 @@
 #include "model/hf.h"
 #include "model/reader.h"
 
+/* Begins sentences about a head whose target has other sizes. */
+#define RF_OF_ANOTHER "is a head of another target: "
+
+/* Rows that are joined begin at multiples of it (infer/backend.h). */
+enum { RF_HEAD_WIDTH_STEP = 16 };
+
 /* What a file states. rf_head_check compares it with the target and the tensors. */
 struct rf_head_reading {
     const struct rf_source *target;
@@ -32,5 +38,11 @@ int rf_head_read_folder(struct rf_source *source, const struct rf_hf_files *file
 
 /* Sorts the tensors, completes the head and checks all of it. Returns the reading's code. */
 int rf_head_check(struct rf_head_reading *of, struct rf_reading *reading);
+
+/* The same of a head that was trained with its target (head_mtp.c). rf_mtp_begin comes before: it
+ * makes the head, and of the file's parameters, a model's, those of the head's layer, one of `n`
+ * behind the model's own. */
+void rf_mtp_begin(struct rf_head_reading *of, struct rf_reading *reading, int32_t n);
+int rf_mtp_check(struct rf_head_reading *of, struct rf_reading *reading);
 
 #endif

@@ -33,6 +33,8 @@ struct rf_hf {
     int is_tied;                /* the output head is the embedding */
     int adds_one;               /* weights w of norms count as 1 + w */
     int32_t n_further;          /* layers behind the model's own, which are left out */
+    int32_t mtp_layer;          /* the layer for further tokens is read, under this number, and no
+                                   other tensor; 0: a model, which leaves it out */
     int32_t position_offset;    /* rows of the positions' table that no token of a text has */
     /* Of a draft head. Writes GGUF's name of a tensor, "" for one that is left out; 0: the name is
      * not known. NULL: the tensors are a model's. */
@@ -94,6 +96,16 @@ void rf_safetensors_read(struct rf_hf *hf);
 void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *buffer,
                        size_t bytes);
 void rf_hf_read_vocab(struct rf_hf *hf);
+
+/* Names of the layer for further tokens (hf_mtp.c). Whether a tensor is one of its. */
+int rf_hf_is_mtp(const char *name);
+/* Writes GGUF's name of a tensor beside the layer's; 0: it is of the layer, or unknown. */
+int rf_hf_mtp_name(int32_t layer, const char *name, char *buffer, size_t bytes);
+/* The name that a tensor of the layer has as one of the model's layers; others keep theirs. */
+const char *rf_hf_mtp_as_layer(int32_t layer, const char *name, char *buffer, size_t bytes);
+/* Writes the folder's name of a tensor beside the layer's, whose name in GGUF behind "blk.N." it
+ * is; 0: it is none. */
+int rf_hf_mtp_shown(const char *gguf, char *buffer, size_t bytes);
 
 /* Parts of rf_hf_read_vocab. The vocabulary has n_vocab entries; data is NULL for one without a
  * token. */

@@ -337,12 +337,14 @@ static void find_gguf_name(struct reader *reader, const char *name, char *buffer
     char model[32];
     snprintf(model, sizeof model, "%s model", params->arch_name);
     *expert = -1;
-    int is_known = hf->head_name ? hf->head_name(name, buffer, bytes)
-                                 : translate(params, name, 1, buffer, bytes, expert);
+    int is_known = hf->head_name
+                       ? hf->head_name(name, buffer, bytes)
+                       : (hf->mtp_layer && rf_hf_mtp_name(hf->mtp_layer, name, buffer, bytes)) ||
+                             translate(params, name, 1, buffer, bytes, expert);
     if (!is_known)
         rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s computes with here", name,
-               hf->head_name ? "draft head" : model);
+               hf->head_name || hf->mtp_layer ? "draft head" : model);
 }
 
 /* A convolution of each channel alone: [channels][1][rows] becomes [channels][rows]. */
@@ -387,7 +389,13 @@ static void read_header_tensor(struct reader *reader, const char *name, const st
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     /* Layers that predict further tokens. */
     if (is_further(reader->hf, name)) return;
-    if (reading->source->params.delta_values && takes_prefix(&name, "mtp.")) return;
+    if (reader->hf->mtp_layer) {
+        if (!rf_hf_is_mtp(name)) return;
+        name = rf_hf_mtp_as_layer(reader->hf->mtp_layer, name, of_text, sizeof of_text);
+    } else if (reading->source->params.delta_values && rf_hf_is_mtp(name)) {
+        reading->source->has_mtp = rf_knows_mtp(reading->source->params.arch);
+        return;
+    }
     if (reading->source->params.encoder && rf_encoder_leaves_out(reading->source, name)) return;
     if (reading->source->params.one_branch && takes_prefix(&name, "backbone.")) {
         snprintf(of_text, sizeof of_text, "model.%s", name);

@@ -49,6 +49,12 @@ enum rf_arch {
     RF_ARCH_QWEN3NEXT
 };
 
+/* Whether a layer for further tokens behind the model's own is read, as a draft head. */
+static inline int rf_knows_mtp(enum rf_arch arch)
+{
+    return arch == RF_ARCH_QWEN35 || arch == RF_ARCH_QWEN35MOE || arch == RF_ARCH_QWEN3NEXT;
+}
+
 /* The elements of a head that rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted
  * llama weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
@@ -492,6 +498,8 @@ struct rf_source {
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
+    int has_mtp;             /* the file has a layer behind the model's own that drafts further
+                                tokens, which rf_head_open of the same file reads */
     int32_t n_labels;        /* rows of cls.output.weight, or of cls.weight where it is alone; 0:
                                 there is no head of classification */
     enum rf_pooling pooling; /* the pooling that the file names; NONE: no or another one */

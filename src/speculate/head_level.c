@@ -221,7 +221,7 @@ const struct rf_view *rf_head_passes_view(const struct rf_head_passes *passes)
 void rf_head_level_free(struct rf_head_level *level)
 {
     if (!level) return;
-    rf_sequence_set_reader(level->sequence, NULL);
+    if (level->sequence) rf_sequence_set_reader(level->sequence, NULL);
     if (level->cache) level->cache->backend->ops->cache_free(level->cache);
     rf_free(level->allocator, level->features);
     rf_free(level->allocator, level->results);

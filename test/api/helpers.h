@@ -59,10 +59,11 @@ static inline riffle_session *open_session(riffle_model *model, int32_t n_ctx, i
     return session;
 }
 
-/* A random draft head of stories260K.gguf. NULL on two devices, which have none, and for another
- * model. */
+/* A random draft head of stories260K.gguf. */
 #define TINY_HEAD "heads/chosen.gguf"
 
+/* A draft head of the model: that one, or the model's own file that has one. NULL on two devices,
+ * which have none, and for other models. */
 static inline const char *head_if_any(void)
 {
     riffle_model_options options;
@@ -71,8 +72,13 @@ static inline const char *head_if_any(void)
     riffle_model_options_init(&options, sizeof options);
     options.chain = "head";
     options.head = TINY_HEAD;
-    if (riffle_model_open(&model, TINY_MODEL, &options) < 0) {
-        if (strstr(riffle_last_error(), "a head of another target")) return NULL;
+    int is_open = riffle_model_open(&model, TINY_MODEL, &options) == 0;
+    if (!is_open && strstr(riffle_last_error(), "a head of another target")) {
+        options.head = TINY_MODEL;
+        is_open = riffle_model_open(&model, TINY_MODEL, &options) == 0;
+        if (!is_open && strstr(riffle_last_error(), "is not a draft head")) return NULL;
+    }
+    if (!is_open) {
         fprintf(stderr, "%s\n", riffle_last_error());
         exit(1);
     }
@@ -80,7 +86,7 @@ static inline const char *head_if_any(void)
     CHECK_MSG(code == 0 || code == RIFFLE_ERR_UNSUPPORTED, "%s", riffle_last_error());
     riffle_session_close(session);
     riffle_model_close(model);
-    return code ? NULL : TINY_HEAD;
+    return code ? NULL : options.head;
 }
 
 enum { MAX_TOKENS = 512 };

@@ -55,7 +55,10 @@ static const char *head; /* NULL: this device has none */
 /* The target's levels that this device has. */
 static const char *levels_of(const struct target *target)
 {
-    return head || strcmp(target->levels, LEVELS_WITH_HEAD) != 0 ? target->levels : ALL_LEVELS;
+    if (head && strcmp(head, TINY_MODEL) == 0 && target == targets) return LEVELS_WITH_HEAD;
+    return (head && strcmp(head, TINY_MODEL) != 0) || strcmp(target->levels, LEVELS_WITH_HEAD) != 0
+               ? target->levels
+               : ALL_LEVELS;
 }
 
 static riffle_model *open_model(const struct target *target, const char *chain, const char *draft)

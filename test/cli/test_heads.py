@@ -73,5 +73,47 @@ class Heads(Case):
         self.fails(1, *ASK, "--head", other, says=["another target", "0123456789abcdef"])
 
 
+class OwnHeads(Case):
+    """A draft that was trained with the model, in the model's file."""
+    MODEL = str(HEADS.parent / "stories260K-delta.gguf")
+    ASK = ["run", MODEL, "--raw", "-p", "Once upon a time", "--max-tokens", "60"]
+
+    def test_answers_stay(self):
+        for model in (self.MODEL, *(str(HEADS.parent / "mtp" / name) for name in ("qwen35", "qwen35moe.gguf", "qwen3next"))):
+            ask = ["run", model, *self.ASK[2:]]
+            plain = self.ok(*ask, "--chain", "none").out
+            for chain in ("head", "ngram > head", "head > mxfp4", "auto"):
+                for more in ([],) if BRIEF else ([], ["--gamma", "5"], ["--kv", "q8"]):
+                    wanted = plain if more[:1] != ["--kv"] else self.ok(*ask, "--chain", "none", *more).out
+                    self.assertEqual(self.ok(*ask, "--chain", chain, *more).out, wanted, (model, chain, more))
+
+    def test_figures(self):
+        said = self.json(*self.ASK, "--chain", "head", "--gamma", "4")
+        head, = [level for level in said["levels"] if level["name"] == "head"]
+        self.assertGreater(head["drafted"], 0)
+
+    def test_info(self):
+        said = self.json("info", self.MODEL)
+        self.assertIn("head", said["chain"].split(" > "))
+        self.assertEqual((said["head"], said["head_recipe"]), (self.MODEL, "trained with the model (mtp)"))
+        self.assertGreater(said["head_bytes"], 0)
+        self.assertEqual(self.json("info", self.MODEL, "--head", "none")["head"], None)
+        # A file of the draft alone, and another model's.
+        target, alone = (str(HEADS.parent / "mtp" / name) for name in ("qwen35.gguf", "qwen35-chosen-alone.gguf"))
+        self.assertEqual(self.json("info", target, "--head", alone)["head"], alone)
+        self.fails(1, *self.ASK, "--head", alone, says=["another target", "follows 2 layers"])
+
+    def test_damaged(self):
+        """One that cannot serve is left out, with the reason; one that was asked for is an error."""
+        data = pathlib.Path(self.MODEL).read_bytes()
+        model = self.path("damaged.gguf", data.replace(b"nextn.hnorm", b"nextn.hnurm"))
+        said = self.json("info", model)
+        self.assertEqual(said["head"], None)
+        self.assertIn("the draft in the file was not taken", said["chain_note"])
+        self.assertIn("blk.5.nextn.hnorm.weight is missing", said["chain_note"])
+        self.assertEqual(self.ok("run", model, *self.ASK[2:]).out, self.ok(*self.ASK).out)
+        self.fails(1, "run", model, *self.ASK[2:], "--chain", "head", says="blk.5.nextn.hnorm.weight is missing")
+
+
 if __name__ == "__main__":
     main()

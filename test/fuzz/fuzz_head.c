@@ -10,7 +10,11 @@ static const char separator[] = "\n====\n";
 enum { SEPARATOR_BYTES = sizeof separator - 1 };
 
 /* The target of test/model/head_writer.h, without tensors. */
-static const struct rf_source target = {.params = {.n_layer = 5, .n_embd = 16, .n_vocab = 200},
+static const struct rf_source target = {.params = {.arch = RF_ARCH_QWEN35,
+                                                   .arch_name = "qwen35",
+                                                   .n_layer = 5,
+                                                   .n_embd = 16,
+                                                   .n_vocab = 200},
                                         .name = ""};
 
 static int read_folder(struct rf_source *source, const uint8_t *data, size_t bytes,
@@ -33,14 +37,16 @@ static void touch_head(const struct rf_head_file *head)
 {
     const struct rf_params *params = &head->source->params;
     touch_tensors(head->source);
-    for (int i = 0; i < RF_HEAD_TAPS; i++)
+    if (head->mtp_layer && head->mtp_layer != target.params.n_layer) abort();
+    for (int i = 0; !head->mtp_layer && i < RF_HEAD_TAPS; i++)
         if (head->taps[i] < 0 || head->taps[i] >= target.params.n_layer ||
             (i && head->taps[i] <= head->taps[i - 1]))
             abort();
     for (int32_t i = 0; head->tokens && i < params->n_vocab; i++)
         if (head->tokens[i] < 0 || head->tokens[i] >= target.params.n_vocab) abort();
     if (head->recipe && strchr(head->recipe, '\n')) abort();
-    if (params->n_layer != 1 || params->n_expert || params->n_embd % 16) abort();
+    if (params->n_layer != 1 || (params->n_expert && !head->mtp_layer) || params->n_embd % 16)
+        abort();
     touch_bytes((const char *)params->rope.factors,
                 params->rope.factors ? (size_t)params->rope_dim / 2 * sizeof(float) : 0);
 }

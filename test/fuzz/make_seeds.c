@@ -92,7 +92,9 @@ int main(int argc, char **argv)
     write_folder(argv[1], "safetensors/llama", hf_llama);
     write_head(argv[1], "head/ids", w_head_ids);
     write_head(argv[1], "head/rows", w_head_rows);
+    write_head(argv[1], "head/mtp", w_head_mtp);
     write_head_folder(argv[1], "head/eagle", hf_head_eagle);
+    write_head_folder(argv[1], "head/mtp_folder", hf_head_mtp);
     write_head_folder(argv[1], "head/speculators", hf_head_speculators);
     return 0;
 }

@@ -150,4 +150,82 @@ static inline void hf_head_speculators(struct hf_model *model)
     hf_head_tensors(model, "layers.0.");
 }
 
+/* The tensors of a head that was trained with a target of such sizes, a qwen35. Its heads have 8
+ * elements, 2 (1 for keys and values); feed-forward 24. */
+static const struct {
+    const char *gguf, *hf; /* behind "blk.5." and "mtp." */
+    uint64_t ne0, ne1;
+} w_mtp_tensors[] = {
+    {"nextn.eh_proj.weight", "fc.weight", 32, 16},
+    {"nextn.enorm.weight", "pre_fc_norm_embedding.weight", 16, 0},
+    {"nextn.hnorm.weight", "pre_fc_norm_hidden.weight", 16, 0},
+    {"nextn.shared_head_norm.weight", "norm.weight", 16, 0},
+    {"attn_norm.weight", "layers.0.input_layernorm.weight", 16, 0},
+    {"attn_q.weight", "layers.0.self_attn.q_proj.weight", 16, 32},
+    {"attn_k.weight", "layers.0.self_attn.k_proj.weight", 16, 8},
+    {"attn_v.weight", "layers.0.self_attn.v_proj.weight", 16, 8},
+    {"attn_output.weight", "layers.0.self_attn.o_proj.weight", 16, 16},
+    {"attn_q_norm.weight", "layers.0.self_attn.q_norm.weight", 8, 0},
+    {"attn_k_norm.weight", "layers.0.self_attn.k_norm.weight", 8, 0},
+    {"post_attention_norm.weight", "layers.0.post_attention_layernorm.weight", 16, 0},
+    {"ffn_gate.weight", "layers.0.mlp.gate_proj.weight", 16, 24},
+    {"ffn_up.weight", "layers.0.mlp.up_proj.weight", 16, 24},
+    {"ffn_down.weight", "layers.0.mlp.down_proj.weight", 24, 16}};
+enum { N_MTP_TENSORS = sizeof w_mtp_tensors / sizeof *w_mtp_tensors };
+
+/* A file of the head alone, as llama.cpp's converter writes it. */
+static inline void w_head_mtp(struct w_file *file)
+{
+    static const struct {
+        const char *key;
+        uint32_t number;
+    } counts[] = {{"qwen35.block_count", HEAD_LAYERS + 1},
+                  {"qwen35.nextn_predict_layers", 1},
+                  {"qwen35.embedding_length", HEAD_WIDTH},
+                  {"qwen35.feed_forward_length", 24},
+                  {"qwen35.attention.key_length", 8},
+                  {"qwen35.full_attention_interval", 3},
+                  {"qwen35.ssm.conv_kernel", 4},
+                  {"qwen35.ssm.state_size", 4},
+                  {"qwen35.ssm.group_count", 1},
+                  {"qwen35.ssm.time_step_rank", 2},
+                  {"qwen35.ssm.inner_size", 8}};
+    char name[96];
+    w_model(file, "qwen35", HEAD_VOCAB);
+    file->n_tensors = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        w_u32(file, counts[i].key, counts[i].number);
+    w_tensor(file, "token_embd.weight", HEAD_WIDTH, HEAD_VOCAB);
+    w_tensor(file, "output_norm.weight", HEAD_WIDTH, 0);
+    for (size_t i = 0; i < N_MTP_TENSORS; i++) {
+        snprintf(name, sizeof name, "blk.5.%s", w_mtp_tensors[i].gguf);
+        w_tensor(file, name, w_mtp_tensors[i].ne0, w_mtp_tensors[i].ne1);
+    }
+}
+
+/* A folder with the head's tensors, and one of the target's that nobody reads. */
+static inline void hf_head_mtp(struct hf_model *model)
+{
+    memset(model, 0, sizeof *model);
+    hf_set(model, HF_CONFIG,
+           "{\"architectures\":[\"Qwen3_5ForCausalLM\"],\"model_type\":\"qwen3_5_text\","
+           "\"hidden_size\":16,\"intermediate_size\":24,\"num_hidden_layers\":5,"
+           "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":8,"
+           "\"full_attention_interval\":3,\"partial_rotary_factor\":0.5,"
+           "\"linear_num_key_heads\":1,\"linear_num_value_heads\":2,"
+           "\"linear_key_head_dim\":4,\"linear_value_head_dim\":4,"
+           "\"linear_conv_kernel_dim\":4,\"max_position_embeddings\":64}");
+    hf_set(model, HF_HEADER, "{");
+    hf_tensor(model, 0, "model.norm.weight", 16, 0);
+    for (size_t i = 0; i < N_MTP_TENSORS; i++) {
+        char name[96];
+        uint64_t rows = w_mtp_tensors[i].ne1 ? w_mtp_tensors[i].ne1 : w_mtp_tensors[i].ne0;
+        snprintf(name, sizeof name, "mtp.%s", w_mtp_tensors[i].hf);
+        hf_tensor(model, 0, name, (size_t)rows,
+                  w_mtp_tensors[i].ne1 ? (size_t)w_mtp_tensors[i].ne0 : 0);
+    }
+    struct hf_text *header = &model->texts[HF_HEADER];
+    header->data[header->bytes++] = '}';
+}
+
 #endif

@@ -1,9 +1,11 @@
-/* Draft heads as levels: the lines that they draft are those of scripts/make_head_fixtures.py, in
- * each layout of files and on each kind of device, and what a level drafts does not depend on how
- * its text came about. */
+/* Draft heads as levels: the lines that they draft are those of scripts/make_head_fixtures.py and
+ * scripts/make_mtp_models.py, in each layout of files and on each kind of device, and what a level
+ * drafts does not depend on how its text came about. */
 #include "speculate/head_level.h"
 
 #include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "infer/device.h"
@@ -62,10 +64,8 @@ static void close_text(struct bench *bench)
 }
 
 static void open_bench(struct bench *bench, const struct device *device,
-                       const struct rf_source *target, const char *name)
+                       const struct rf_source *target, const char *path)
 {
-    char path[256];
-    snprintf(path, sizeof path, "heads/%s", name);
     bench->opened = opened_new(device, target, RF_WEIGHTS_BF16, allocator);
     MUST(rf_head_open(&bench->file, path, target, NULL, allocator, &error));
     MUST(rf_head_load(&bench->head, bench->file, bench->opened.model, bench->opened.queue, &error));
@@ -154,9 +154,60 @@ static void lines_are_the_fixtures(struct bench *bench, const char *name, const 
     }
 }
 
+/* The logits of a draft's tokens are the fixture's, on the lines' text. A sampler that draws keeps
+ * them where a greedy one takes the best at once. */
+static void logits_are_the_fixtures(struct bench *bench, const char *name, const int32_t *text,
+                                    const json_t *lines, const float *golden, int32_t n_rows)
+{
+    struct rf_sampling draws = greedy;
+    struct rf_choice runners_up[RF_RUNNERS_UP];
+    size_t i;
+    json_t *line;
+    draws.temperature = 1;
+    MUST(rf_sampler_set(bench->sampler, &draws, &error));
+    json_array_foreach(lines, i, line)
+    {
+        int32_t drafts[N_DRAFTS],
+            n = (int32_t)json_integer_value(json_object_get(line, "position")) + 1;
+        struct rf_view *view = (struct rf_view *)rf_head_passes_view(bench->passes);
+        read_tokens(json_object_get(line, "drafts"), drafts, N_DRAFTS);
+        rf_sequence_rewind(bench->sequence, 0);
+        read_text(bench, text, n - 1);
+        MUST(rf_sequence_append(bench->sequence, text + n - 1, 1, &error));
+        for (int32_t k = 0; k < N_DRAFTS; k++, golden += n_rows) {
+            const float *logits;
+            double off = 0, all = 0;
+            next_of(bench, NULL, runners_up);
+            MUST(view->backend->ops->logits(view, 0, &logits, &error));
+            for (int32_t r = 0; r < n_rows; r++) {
+                off += pow((double)logits[r] - (double)golden[r], 2);
+                all += pow((double)golden[r], 2);
+            }
+            CHECK_MSG(sqrt(off / all) < 0.03,
+                      "%s, %s: logits of draft %d after %d tokens are off by %g",
+                      bench->opened.device->name, name, k, n, sqrt(off / all));
+            rf_sequence_place(bench->sequence, &drafts[k], 1);
+        }
+    }
+    MUST(rf_sampler_set(bench->sampler, &greedy, &error));
+}
+
 /* ---- histories ---- */
 
 static uint32_t seed = 1;
+
+/* Where the level's features end. They outlive states of the target, which begins a block of rows
+ * again where its text was cut. */
+static int32_t features_end(const struct bench *bench)
+{
+    int32_t n = rf_sequence_n_committed(bench->sequence), end;
+    unsigned char *saved = malloc((size_t)rf_head_level_bytes(bench->level, n));
+    if (!saved) abort();
+    rf_head_level_save(bench->level, n, saved);
+    memcpy(&end, saved, sizeof end);
+    free(saved);
+    return end;
+}
 
 /* The text that the bench has, as a second one that read it at once. */
 static void is_as_if_read_at_once(struct bench *bench)
@@ -166,7 +217,8 @@ static void is_as_if_read_at_once(struct bench *bench)
     const int32_t *text = rf_sequence_tokens(bench->sequence);
     int32_t n = rf_sequence_n_committed(bench->sequence);
     rf_sequence_rewind(bench->sequence, n);
-    int32_t n_read = rf_sequence_n_read(bench->sequence);
+    int32_t n_read = rf_sequence_n_read(bench->sequence), end = features_end(bench);
+    if (n_read < end) n_read = end;
     open_text(&fresh);
     read_text(&fresh, text, n_read);
     MUST(rf_sequence_append(fresh.sequence, text + n_read, n - n_read, &error));
@@ -418,17 +470,39 @@ static void draws_are_the_samplers(struct bench *bench, const int32_t *text)
     MUST(rf_sampler_set(bench->sampler, &greedy, &error));
 }
 
+/* The logits that a head of the fixture has; NULL: only lines. */
+static float *read_golden(const char *folder, const json_t *head)
+{
+    const json_t *lines = json_object_get(head, "lines"), *name = json_object_get(head, "golden");
+    size_t n = json_array_size(lines) * N_DRAFTS *
+               (size_t)json_integer_value(json_object_get(head, "rows"));
+    char path[256];
+    if (!name) return NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, json_string_value(name));
+    FILE *file = fopen(path, "rb");
+    float *golden = malloc(n * sizeof *golden);
+    CHECK_MSG(file && golden && fread(golden, sizeof *golden, n, file) == n && fgetc(file) == EOF,
+              "%s is not of %zu numbers", path, n);
+    if (file) fclose(file);
+    return golden;
+}
+
 static void check_head(const struct device *device, const struct rf_source *target,
-                       const json_t *head, const int32_t *text)
+                       const char *folder, const json_t *head, const int32_t *text)
 {
     size_t i;
-    json_t *name;
+    json_t *name, *lines = json_object_get(head, "lines");
+    float *golden = read_golden(folder, head);
     json_array_foreach(json_object_get(head, "files"), i, name)
     {
         struct bench bench = {0};
-        open_bench(&bench, device, target, json_string_value(name));
-        lines_are_the_fixtures(&bench, json_string_value(name), text,
-                               json_object_get(head, "lines"));
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s", folder, json_string_value(name));
+        open_bench(&bench, device, target, path);
+        lines_are_the_fixtures(&bench, path, text, lines);
+        if (golden)
+            logits_are_the_fixtures(&bench, path, text, lines, golden,
+                                    bench.head->file->source->params.n_vocab);
         if (i == 0 && !device->tier) {
             histories_leave_no_trace(&bench, text);
             copies_draft_the_same(&bench, text);
@@ -440,28 +514,43 @@ static void check_head(const struct device *device, const struct rf_source *targ
         }
         close_bench(&bench);
     }
+    free(golden);
+}
+
+/* The heads of a fixture's file and their target, in the same folder, or the one above. */
+static void check_fixture(const struct device *device, const char *folder, const char *file)
+{
+    struct rf_source *target;
+    int32_t text[MOST_TEXT];
+    json_error_t problem;
+    char path[256];
+    size_t i;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    json_t *fixture = json_load_file(path, 0, &problem), *head;
+    CHECK_MSG(fixture, "%s: %s", path, problem.text);
+    if (!fixture) return;
+    CHECK_INT(read_tokens(json_object_get(fixture, "text"), text, MOST_TEXT), MOST_TEXT);
+    snprintf(path, sizeof path, "%s/%s", strcmp(folder, "heads") == 0 ? "." : folder,
+             json_string_value(json_object_get(fixture, "target")));
+    MUST(rf_source_open(&target, path, NULL, allocator, &error));
+    json_array_foreach(json_object_get(fixture, "heads"), i, head)
+        check_head(device, target, folder, head, text);
+    rf_source_close(target);
+    json_decref(fixture);
 }
 
 int main(void)
 {
+    static const char *const drafts[] = {"qwen35.json", "qwen35-chosen.json", "qwen35moe.json",
+                                         "qwen3next.json"};
     const struct device devices[] = {{"cpu", rf_backend_kinds[0], NULL},
                                      {"avx2", rf_backend_kinds[0], "avx2"},
                                      {"plain", &plain_backend_kind, NULL}};
-    struct rf_source *target;
-    int32_t text[MOST_TEXT];
-    json_error_t problem;
-    json_t *fixture = json_load_file("heads/drafts.json", 0, &problem), *head;
-    size_t i;
-    CHECK_MSG(fixture, "heads/drafts.json: %s", problem.text);
-    if (!fixture) return 1;
-    CHECK_INT(read_tokens(json_object_get(fixture, "text"), text, MOST_TEXT), MOST_TEXT);
-    MUST(rf_source_open(&target, json_string_value(json_object_get(fixture, "target")), NULL,
-                        allocator, &error));
     /* The plain device has one thread, and another tier the same ones. */
-    for (size_t d = 0; d < (IS_FOR_RACES ? 1 : sizeof devices / sizeof *devices); d++)
-        json_array_foreach(json_object_get(fixture, "heads"), i, head)
-            check_head(&devices[d], target, head, text);
-    rf_source_close(target);
-    json_decref(fixture);
+    for (size_t d = 0; d < (IS_FOR_RACES ? 1 : sizeof devices / sizeof *devices); d++) {
+        check_fixture(&devices[d], "heads", "drafts.json");
+        for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
+            check_fixture(&devices[d], "mtp", drafts[i]);
+    }
     return check_result();
 }

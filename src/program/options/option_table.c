@@ -111,7 +111,7 @@ const struct option option_table[] = {
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
     {"--head", NULL, "FILE", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(head), 0, 0, NULL,
      "a draft head of this model, used by 'auto' and by a level called head (bench: with --suite); "
-     "default: the one that came with the program, if there is one; 'none': none"},
+     "default: the one that came with the program, or is in the model's file; 'none': none"},
     {"--corpus", NULL, "FILE", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(corpus), 0, 0,
      NULL,
      "a file of `riffle corpus build`, looked up for drafts by 'auto' and by a level called corpus "
