@@ -5,8 +5,8 @@ for measuring.
     pip install gguf numpy; scripts/make_random_states.py qwen35-0.8b Q4_K out.gguf
     scripts/make_random_states.py dense Q4_K out.gguf
 
-`dense` is a qwen3 whose layers have the same width and feed-forward, and heads that make up the same number of weights.
-Layers of a kind have the same values.
+The former has a draft layer (mtp). `dense` is a qwen3 whose layers have the same width and feed-forward, and heads that
+make up the same number of weights. Layers of a kind have the same values.
 """
 import sys
 
@@ -45,7 +45,7 @@ def main(name, kind, path):
     is_dense = name == "dense"
     writer = gguf.GGUFWriter(path, "qwen3" if is_dense else "qwen35")
     heads, kv, dim = (DENSE_HEADS, DENSE_KV, DENSE_DIM) if is_dense else (HEADS, KV, DIM)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(LAYERS + (not is_dense))
     writer.add_context_length(131072)
     writer.add_embedding_length(EMBD)
     writer.add_feed_forward_length(FF)
@@ -64,6 +64,7 @@ def main(name, kind, path):
         writer.add_ssm_time_step_rank(VALUES)
         writer.add_ssm_inner_size(VALUES * STATE)
         writer.add_full_attention_interval(4)
+        writer.add_nextn_predict_layers(1)
     from make_expert_models import N_VOCAB as N_WORDS, tokens
     words = tokens()
     writer.add_tokenizer_model("gpt2")
@@ -88,14 +89,18 @@ def main(name, kind, path):
         "ssm_beta": (VALUES, EMBD), "ssm_alpha": (VALUES, EMBD)}.items()}
     vectors = {"ssm_conv1d.weight": floats(mixed, CONV), "ssm_a": -random.uniform(0.02, 1, VALUES).astype(np.float32),
                "ssm_dt.bias": random.uniform(-2, 0, VALUES).astype(np.float32), "ssm_norm.weight": ones[:STATE]}
-    for i in range(LAYERS):
-        is_full = is_dense or i % 4 == 3
+    for i in range(LAYERS + (not is_dense)):
+        is_full = is_dense or i % 4 == 3 or i == LAYERS
         add(f"blk.{i}.attn_norm.weight", ones)
         add(f"blk.{i}.{'ffn_norm' if is_dense else 'post_attention_norm'}.weight", ones)
         for n, data in {**feed, **(full if is_full else delta)}.items():
             add(f"blk.{i}.{n}.weight", data, kind)
         for n, data in ({f"attn_{n}_norm.weight": ones[:dim] for n in "qk"} if is_full else vectors).items():
             add(f"blk.{i}.{n}", data)
+    if not is_dense:
+        add(f"blk.{LAYERS}.nextn.eh_proj.weight", blocks(kind, EMBD, 2 * EMBD), kind)
+        for n in ("enorm", "hnorm", "shared_head_norm"):
+            add(f"blk.{LAYERS}.nextn.{n}.weight", ones)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -80,6 +80,30 @@ static int has_bias(const struct rf_head_file *head, const char *name)
     return find(head, full) != NULL;
 }
 
+static int is_special(const struct rf_vocab *vocab, int32_t token)
+{
+    return vocab->types[token] == RF_TOKEN_CONTROL || vocab->types[token] == RF_TOKEN_USER_DEFINED;
+}
+
+/* Output rows are most of what a draft reads of a large vocabulary. Where merges made it, low ids
+ * are those of the earliest merges, which its makers met most often. So a head without rows of its
+ * own or chosen ones reads those of the first CHOSEN_ROWS tokens and of special ones, with which
+ * answers end. Other tokens are not drafted. */
+static void choose_rows(struct rf_head_reading *of, struct rf_reading *reading)
+{
+    enum { CHOSEN_ROWS = 65536 };
+    const struct rf_vocab *vocab = &of->target->vocab;
+    int32_t n = CHOSEN_ROWS;
+    if (vocab->kind != RF_VOCAB_BPE || vocab->n_tokens < 2 * CHOSEN_ROWS) return;
+    for (int32_t i = CHOSEN_ROWS; i < vocab->n_tokens; i++) n += is_special(vocab, i);
+    int32_t *tokens = rf_keep(reading, (size_t)n, sizeof *tokens, "output rows");
+    if (!tokens) return;
+    of->head->tokens = tokens;
+    of->head->n_rows = n;
+    for (int32_t i = 0; i < vocab->n_tokens; i++)
+        if (i < CHOSEN_ROWS || is_special(vocab, i)) *tokens++ = i;
+}
+
 /* What the head has of its own, and which biases its layer has. */
 static void find_parts(struct rf_head_reading *of, struct rf_reading *reading)
 {
@@ -93,6 +117,7 @@ static void find_parts(struct rf_head_reading *of, struct rf_reading *reading)
     params->o_bias = has_bias(head, "attn_output");
     params->ffn_bias =
         has_bias(head, "ffn_gate") || has_bias(head, "ffn_up") || has_bias(head, "ffn_down");
+    if (!head->n_rows && !head->has_output) choose_rows(of, reading);
     params->n_vocab = head->n_rows ? head->n_rows : head->n_vocab_target;
     params->tied_output = 0;
     if (head->n_rows && head->has_output)

@@ -226,6 +226,59 @@ static void test_rows(void)
     rf_head_close(head);
 }
 
+static void test_allocation_failures(const char *path, const struct rf_source *of)
+{
+    struct rf_head_file *head = NULL;
+    struct rf_error error;
+    long n = 1;
+    for (; n < 1000 && !head; n++) {
+        struct probe probe = {.fail_at = n};
+        head = open_head(path, of, &probe, &error);
+        CHECK_MSG(head || (error.code == RF_ERR_MEMORY && strstr(error.text, "memory")),
+                  "request %ld: %d \"%s\"", n, error.code, error.text);
+        if (head) rf_head_close(head);
+    }
+    CHECK_MSG(n > 3 && n < 1000, "opening made %ld requests", n - 1);
+}
+
+/* Of a large vocabulary of merges the first 65,536 rows and the special ones are read. */
+static void test_large_vocabulary(void)
+{
+    enum { VOCAB = 140000, FIRST = 65536, SPECIAL = 139000, USER = 139990, UNUSED = 139995 };
+    static uint8_t types[VOCAB];
+    static struct w_file file;
+    static int64_t no_ids[1];
+    struct rf_source large = target;
+    struct rf_error error;
+    size_t bytes;
+    memset(types, RF_TOKEN_NORMAL, sizeof types);
+    types[3] = types[SPECIAL] = RF_TOKEN_CONTROL;
+    types[USER] = RF_TOKEN_USER_DEFINED;
+    types[UNUSED] = RF_TOKEN_UNUSED;
+    large.params.n_vocab = VOCAB;
+    large.vocab = (struct rf_vocab){.n_tokens = VOCAB, .types = types};
+    w_head_mtp(&file);
+    w_drop_tensor(&file, "token_embd.weight");
+    unsigned char *data = w_head_bytes(&file, no_ids, 0, &bytes);
+    CHECK_INT(probe_write(gguf_path, data, bytes), 0);
+    free(data);
+    for (int is_bpe = 0; is_bpe < 2; is_bpe++)
+        for (int is_large = 0; is_large < 2; is_large++) {
+            struct probe probe = {0};
+            large.vocab.kind = is_bpe ? RF_VOCAB_BPE : RF_VOCAB_SENTENCEPIECE;
+            large.vocab.n_tokens = is_large ? VOCAB : 2 * FIRST - 1;
+            struct rf_head_file *head = open_head(gguf_path, &large, &probe, &error);
+            CHECK_MSG(head != NULL, "%s", error.text);
+            if (!head) continue;
+            CHECK_INT(head->n_rows, is_bpe && is_large ? FIRST + 2 : 0);
+            for (int32_t i = 0; i < head->n_rows; i++)
+                CHECK_INT(head->tokens[i], i < FIRST ? i : i == FIRST ? SPECIAL : USER);
+            CHECK_INT(head->source->params.n_vocab, head->n_rows ? head->n_rows : VOCAB);
+            rf_head_close(head);
+        }
+    test_allocation_failures(gguf_path, &large);
+}
+
 static const struct {
     const char *sentence;
     int code, file;
@@ -276,21 +329,6 @@ static void test_longer_names(void)
     rf_head_close(head);
 }
 
-static void test_allocation_failures(const char *path)
-{
-    struct rf_head_file *head = NULL;
-    struct rf_error error;
-    long n = 1;
-    for (; n < 1000 && !head; n++) {
-        struct probe probe = {.fail_at = n};
-        head = open_head(path, &target, &probe, &error);
-        CHECK_MSG(head || (error.code == RF_ERR_MEMORY && strstr(error.text, "memory")),
-                  "request %ld: %d \"%s\"", n, error.code, error.text);
-        if (head) rf_head_close(head);
-    }
-    CHECK_MSG(n > 3 && n < 1000, "opening made %ld requests", n - 1);
-}
-
 /* The models of test/data say that they have a draft, others that they have none. */
 static void test_models(void)
 {
@@ -329,10 +367,11 @@ int main(void)
     snprintf(config_path, sizeof config_path, "%s/config.json", folder);
     snprintf(weights_path, sizeof weights_path, "%s/model.safetensors", folder);
     test_good();
-    test_allocation_failures(gguf_path);
-    test_allocation_failures(folder);
+    test_allocation_failures(gguf_path, &target);
+    test_allocation_failures(folder, &target);
     test_width();
     test_rows();
+    test_large_vocabulary();
     test_bad_files();
     test_each_tensor();
     test_bad_folders();
