@@ -119,7 +119,7 @@ static void plan_rows(struct head_plans *list, const struct rf_head_file *file,
     *rows = *whole;
     rows->bytes = whole->bytes / (uint64_t)whole->ne[1] * (uint64_t)file->n_rows;
     rows->ne[1] = file->n_rows;
-    rows->data = head->rows;
+    if (head->rows) rows->data = head->rows; /* for costs the target's stand for the copy */
     int has_blocks = rf_dtype_info(whole->dtype)->block_elems > 1;
     struct rf_weight_plan *plan = &list->plans[list->n++];
     *plan = (struct rf_weight_plan){.tensor = rows,
