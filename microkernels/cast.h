@@ -672,7 +672,7 @@ static void RF_NAMED(cast_w4a8_codes_16)(uint8_t *out, const float *x)
         }
 }
 
-/* As cast_all, with blocks that have their scales already. `bytes`: of a group. */
+/* cast_all, with blocks that have their scales already. `bytes`: of a group. */
 static inline void cast_groups(uint8_t *out, const float *x, size_t n, size_t bytes,
                                void (*batch)(uint8_t *out, const float *x))
 {

@@ -15,7 +15,7 @@
  * TILE_SUMS is the most sums of a tile, EACH_TILE_ROWS has all numbers of rows, EACH_FEW_ROWS those
  * that are one tile and its vectors.
  *
- * With SCALED_CODES, decoded codes of W4A8_G128 are unsigned bytes, a (code - 8) + 128: sums over
+ * SCALED_CODES: decoded codes of W4A8_G128 are unsigned bytes, a (code - 8) + 128: sums over
  * all of k that begin with -128 times the sum of q. v_factor prepares a group's integers for
  * v_scaled, which makes these bytes. Otherwise a group of W4A8_G128 is summed with its codes as
  * they are, from -8 times the sum of its q on. Then this sum times the group's integer is added to

@@ -11,8 +11,8 @@ import pathlib
 import gguf
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "src" / "model" / "grids.c"
-HEAD = """/* The grids of IQ1, IQ2 and IQ3, which define these types: scripts/make_grids.py wrote them from the
- * Python package gguf (THIRD-PARTY.md). iq.c reads them. */
+HEAD = """/* The grids of IQ1, IQ2 and IQ3, which define these types: scripts/make_grids.py wrote them from
+ * the Python package gguf (THIRD-PARTY.md). iq.c reads them. */
 #include "model/grids.h"
 
 /* clang-format off */

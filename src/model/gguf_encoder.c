@@ -1,10 +1,10 @@
-/* What a GGUF file states of vectors: the pooling, and of encoders alone the function of the gate.
+/* Reads what a GGUF file states of vectors: the pooling, and for encoders the gate's function.
  * gguf_params.c calls this. */
 #include <inttypes.h>
 
 #include "model/gguf.h"
 
-/* What files of encoders state besides: the function of the gate, and what a reranker's head reads,
+/* Reads what files of encoders state besides: the gate's function, and the reranker's head,
  * with llama.cpp's defaults. */
 static void read_encoder(struct rf_gguf *gguf)
 {

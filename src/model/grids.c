@@ -1,5 +1,5 @@
-/* The grids of IQ1, IQ2 and IQ3, which define these types: scripts/make_grids.py wrote them from the
- * Python package gguf (THIRD-PARTY.md). iq.c reads them. */
+/* The grids of IQ1, IQ2 and IQ3, which define these types: scripts/make_grids.py wrote them from
+ * the Python package gguf (THIRD-PARTY.md). iq.c reads them. */
 #include "model/grids.h"
 
 /* clang-format off */

@@ -18,7 +18,7 @@ struct rf_head_file {
     struct rf_source *source;
     int32_t taps[RF_HEAD_TAPS]; /* the target's layers whose results are read, ascending, from 0 */
     int32_t n_embd_target, n_vocab_target; /* they are the target's */
-    /* Of a head that was trained with the target: the number of its layer, which follows the
+    /* The layer's number of a head that was trained with the target, which follows the
      * target's own; it has the tensors of RF_EACH_MTP_TENSOR and RF_EACH_LAYER_TENSOR, those under
      * that number, and reads the target's last rows after the output's norm: there are no taps. 0:
      * the head is EAGLE-3's. */

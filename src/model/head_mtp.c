@@ -104,7 +104,7 @@ static void choose_rows(struct rf_head_reading *of, struct rf_reading *reading)
         if (i < CHOSEN_ROWS || is_special(vocab, i)) *tokens++ = i;
 }
 
-/* What the head has of its own, and which biases its layer has. */
+/* Finds what the head has of its own, and which biases its layer has. */
 static void find_parts(struct rf_head_reading *of, struct rf_reading *reading)
 {
     struct rf_head_file *head = of->head;

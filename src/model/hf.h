@@ -15,7 +15,7 @@ struct rf_hf_shard {
 struct rf_hf_module {
     const char *type, *path; /* the type's last name: "Dense" */
     int dense;               /* its number among linear layers, from 1; 0: it is none */
-    /* Of a linear layer; data is NULL for a missing file. */
+    /* A linear layer's; data is NULL for a missing file. */
     struct rf_str config;
     struct rf_hf_shard shard;
 };

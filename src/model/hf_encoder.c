@@ -198,7 +198,7 @@ static void read_modern_layers(struct rf_hf *hf)
     }
 }
 
-/* What a modern-bert's head of classification reads and computes. */
+/* Reads what a modern-bert's head of classification reads and computes. */
 static void read_modern_head(struct rf_hf *hf)
 {
     struct rf_str pooling = rf_hf_string(hf, hf->text, "classifier_pooling"),
@@ -214,7 +214,7 @@ static void read_modern_head(struct rf_hf *hf)
                     act.data);
 }
 
-/* What only modern-bert's configuration has. */
+/* Reads what only modern-bert's configuration has. */
 static void read_modern(struct rf_hf *hf, const struct rf_hf_class *class, struct rf_hf_rope *rope)
 {
     static const char *const biases[] = {"attention_bias", "mlp_bias", "norm_bias"};

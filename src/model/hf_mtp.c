@@ -19,7 +19,7 @@ static const struct {
 };
 enum { N_MTP_NAMES = sizeof mtp_names / sizeof *mtp_names };
 
-/* What follows the prefix of such names; NULL: the tensor is another one. */
+/* The rest of such names, behind their prefix; NULL: the tensor is another one. */
 static const char *name_in_mtp(const char *name)
 {
     static const char *const prefixes[] = {"mtp.", "model.mtp."};

@@ -84,7 +84,7 @@ static void texts_are_saved(riffle_model *model, const char *kv, const char *pat
     riffle_session_close(other);
 }
 
-/* Of a long context, layers with a window take what they keep. */
+/* Layers with a window take of a long context what they keep. */
 static void costs_are_smaller(riffle_model *model)
 {
     riffle_model_info info;

@@ -185,7 +185,7 @@ static void check_same(const char *path, riffle_model *model, const struct text 
     check_chains(path, model, text, kv, ids);
 }
 
-/* What CUDA devices refuse of a model, by its folder's name; NULL: nothing. */
+/* The part of a model that CUDA devices refuse, by its folder's name; NULL: none. */
 static const char *refused_part(const char *path)
 {
     static const struct {

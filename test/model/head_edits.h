@@ -1,8 +1,11 @@
-/* Changes of a draft head's GGUF file, one of which makes it bad. */
+/* Changes of a draft head's GGUF file, one of which makes it bad, and the opening of such files. */
 #ifndef RF_TEST_HEAD_EDITS_H
 #define RF_TEST_HEAD_EDITS_H
 
+#include "model/head.h"
 #include "model/head_writer.h"
+#include "model/probe.h"
+#include "support/check.h"
 
 enum op {
     NOTHING,
@@ -76,6 +79,23 @@ static inline void apply(struct w_file *file, int64_t *ids, const struct edit *e
     case ID: ids[edit->number] = edit->list[0]; return;
     default: apply_to_tensor(file, edit);
     }
+}
+
+/* Opens a file or folder and sees that nothing is left behind after a failure. */
+static inline struct rf_head_file *open_head_in(const char *folder, const char *path,
+                                                const struct rf_source *of, struct probe *probe,
+                                                struct rf_error *error)
+{
+    struct rf_allocator allocator = probe_allocator(probe);
+    struct rf_head_file *head = (struct rf_head_file *)&allocator;
+    *error = (struct rf_error){0};
+    int code = rf_head_open(&head, path, of, NULL, &allocator, error);
+    CHECK_MSG(code == error->code, "code %d, error's %d", code, error->code);
+    CHECK_MSG((code == 0) == (head != NULL), "code %d, but head is %p", code, (void *)head);
+    if (head) return head;
+    CHECK_MSG(probe->live == 0, "%ld blocks are left after \"%s\"", probe->live, error->text);
+    CHECK_MSG(probe_mappings(folder) <= 0, "a mapping is left after \"%s\"", error->text);
+    return NULL;
 }
 
 #endif

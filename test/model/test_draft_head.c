@@ -38,22 +38,6 @@ static void make_target(void)
                                            .bytes = sizeof target_gains};
 }
 
-/* Opens a file or folder and sees that nothing is left behind after a failure. */
-static struct rf_head_file *open_head(const char *path, const struct rf_source *of,
-                                      struct probe *probe, struct rf_error *error)
-{
-    struct rf_allocator allocator = probe_allocator(probe);
-    struct rf_head_file *head = (struct rf_head_file *)&allocator;
-    *error = (struct rf_error){0};
-    int code = rf_head_open(&head, path, of, NULL, &allocator, error);
-    CHECK_MSG(code == error->code, "code %d, error's %d", code, error->code);
-    CHECK_MSG((code == 0) == (head != NULL), "code %d, but head is %p", code, (void *)head);
-    if (head) return head;
-    CHECK_MSG(probe->live == 0, "%ld blocks are left after \"%s\"", probe->live, error->text);
-    CHECK_MSG(probe_mappings(folder) <= 0, "a mapping is left after \"%s\"", error->text);
-    return NULL;
-}
-
 static void close_head(struct rf_head_file *head, struct probe *probe)
 {
     rf_head_close(head);
@@ -80,7 +64,7 @@ static struct rf_head_file *open_edited(void (*make)(struct w_file *), const str
     unsigned char *data = edited_bytes(make, edits, n, &bytes);
     CHECK_INT(probe_write(gguf_path, data, bytes), 0);
     free(data);
-    return open_head(gguf_path, &target, probe, error);
+    return open_head_in(folder, gguf_path, &target, probe, error);
 }
 
 #define A RF_ERR_ARGUMENT
@@ -399,7 +383,7 @@ static void test_allocation_failures(const char *path)
     long n = 1;
     for (; n < 1000 && !head; n++) {
         struct probe probe = {.fail_at = n};
-        head = open_head(path, &target, &probe, &error);
+        head = open_head_in(folder, path, &target, &probe, &error);
         CHECK_MSG(head || (error.code == RF_ERR_MEMORY && strstr(error.text, "memory")),
                   "request %ld: %d \"%s\"", n, error.code, error.text);
         if (head) close_head(head, &probe);
@@ -483,7 +467,7 @@ static void test_bad_folder(void (*make)(struct hf_model *), const struct bad_te
     else
         hf_set(&model, bad->file, bad->from);
     write_folder(&model);
-    struct rf_head_file *head = open_head(folder, &target, &probe, &error);
+    struct rf_head_file *head = open_head_in(folder, folder, &target, &probe, &error);
     CHECK_MSG(error.code && strstr(error.text, folder), "%s: \"%s\"", bad->from, error.text);
     if (strcmp(bad->sentence, "bytes") != 0)
         CHECK_MSG(error.code == bad->code && strstr(error.text, bad->sentence),
@@ -503,7 +487,7 @@ static void test_good_folder(void (*make)(struct hf_model *), const char *from, 
     write_folder(&model);
     struct rf_source of = target;
     of.params.n_layer = n_layer;
-    struct rf_head_file *head = open_head(folder, &of, &probe, &error);
+    struct rf_head_file *head = open_head_in(folder, folder, &of, &probe, &error);
     CHECK_MSG(head, "%s", error.text);
     if (!head) return;
     for (int i = 0; i < 3; i++) CHECK_INT(head->taps[i], taps[i]);

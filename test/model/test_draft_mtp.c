@@ -19,22 +19,6 @@ static const struct rf_source target = {.params = {.arch = RF_ARCH_QWEN35,
                                                    .n_vocab = HEAD_VOCAB},
                                         .name = ""};
 
-/* Opens a file or folder and sees that nothing is left behind after a failure. */
-static struct rf_head_file *open_head(const char *path, const struct rf_source *of,
-                                      struct probe *probe, struct rf_error *error)
-{
-    struct rf_allocator allocator = probe_allocator(probe);
-    struct rf_head_file *head = (struct rf_head_file *)&allocator;
-    *error = (struct rf_error){0};
-    int code = rf_head_open(&head, path, of, NULL, &allocator, error);
-    CHECK_MSG(code == error->code, "code %d, error's %d", code, error->code);
-    CHECK_MSG((code == 0) == (head != NULL), "code %d, but head is %p", code, (void *)head);
-    if (head) return head;
-    CHECK_MSG(probe->live == 0, "%ld blocks are left after \"%s\"", probe->live, error->text);
-    CHECK_MSG(probe_mappings(folder) <= 0, "a mapping is left after \"%s\"", error->text);
-    return NULL;
-}
-
 static void write_edited(const struct edit *edits, int n)
 {
     static struct w_file file;
@@ -121,7 +105,7 @@ static void test_bad_files(void)
         struct probe probe = {0};
         struct rf_error error;
         write_edited(bad->edits, 4);
-        struct rf_head_file *head = open_head(gguf_path, &target, &probe, &error);
+        struct rf_head_file *head = open_head_in(folder, gguf_path, &target, &probe, &error);
         CHECK_MSG(error.code == bad->code && strstr(error.text, bad->sentence),
                   "\"%s\": code %d, not %d: \"%s\"", bad->sentence, error.code, bad->code,
                   error.text);
@@ -143,7 +127,7 @@ static void test_each_tensor(void)
             struct rf_error error;
             int may_miss = j == 0 && strstr(name, "shared_head_norm");
             write_edited(&edits[j], 1);
-            struct rf_head_file *head = open_head(gguf_path, &target, &probe, &error);
+            struct rf_head_file *head = open_head_in(folder, gguf_path, &target, &probe, &error);
             CHECK_MSG(may_miss ? head && !head->has_norm : error.code && strstr(error.text, name),
                       "%s %s: \"%s\"", name, j ? "resized" : "dropped", error.text);
             rf_head_close(head);
@@ -175,7 +159,7 @@ static void test_good(void)
     for (int i = 0; i < 2; i++) {
         struct probe probe = {0};
         struct rf_error error;
-        struct rf_head_file *head = open_head(paths[i], &target, &probe, &error);
+        struct rf_head_file *head = open_head_in(folder, paths[i], &target, &probe, &error);
         CHECK_MSG(head, "%s", error.text);
         if (!head) continue;
         check_params(head);
@@ -190,7 +174,7 @@ static void test_good(void)
     struct rf_source other = target;
     other.params.arch = RF_ARCH_QWEN35MOE;
     other.params.arch_name = "qwen35moe";
-    CHECK(!open_head(gguf_path, &other, &probe, &error));
+    CHECK(!open_head_in(folder, gguf_path, &other, &probe, &error));
     CHECK_MSG(error.code == A && strstr(error.text, "it is of a qwen35, but the target is a "
                                                     "qwen35moe"),
               "%s", error.text);
@@ -205,7 +189,7 @@ static void test_width(void)
     struct rf_source of = target;
     of.params.n_embd = 24;
     write_edited(&narrow, 1);
-    CHECK(!open_head(gguf_path, &of, &probe, &error));
+    CHECK(!open_head_in(folder, gguf_path, &of, &probe, &error));
     CHECK_MSG(error.code == U && strstr(error.text, "a draft head of width 24; multiples of 16"),
               "%s", error.text);
 }
@@ -218,7 +202,7 @@ static void test_rows(void)
     struct probe probe = {0};
     struct rf_error error;
     write_edited(edits, 2);
-    struct rf_head_file *head = open_head(gguf_path, &target, &probe, &error);
+    struct rf_head_file *head = open_head_in(folder, gguf_path, &target, &probe, &error);
     CHECK_MSG(head, "%s", error.text);
     if (!head) return;
     CHECK(head->n_rows == 3 && head->source->params.n_vocab == 3 && head->tokens[2] == 199);
@@ -233,7 +217,7 @@ static void test_allocation_failures(const char *path, const struct rf_source *o
     long n = 1;
     for (; n < 1000 && !head; n++) {
         struct probe probe = {.fail_at = n};
-        head = open_head(path, of, &probe, &error);
+        head = open_head_in(folder, path, of, &probe, &error);
         CHECK_MSG(head || (error.code == RF_ERR_MEMORY && strstr(error.text, "memory")),
                   "request %ld: %d \"%s\"", n, error.code, error.text);
         if (head) rf_head_close(head);
@@ -241,7 +225,7 @@ static void test_allocation_failures(const char *path, const struct rf_source *o
     CHECK_MSG(n > 3 && n < 1000, "opening made %ld requests", n - 1);
 }
 
-/* Of a large vocabulary of merges the first 65,536 rows and the special ones are read. */
+/* The first 65,536 rows and the special ones are read of a large vocabulary of merges. */
 static void test_large_vocabulary(void)
 {
     enum { VOCAB = 140000, FIRST = 65536, SPECIAL = 139000, USER = 139990, UNUSED = 139995 };
@@ -267,7 +251,7 @@ static void test_large_vocabulary(void)
             struct probe probe = {0};
             large.vocab.kind = is_bpe ? RF_VOCAB_BPE : RF_VOCAB_SENTENCEPIECE;
             large.vocab.n_tokens = is_large ? VOCAB : 2 * FIRST - 1;
-            struct rf_head_file *head = open_head(gguf_path, &large, &probe, &error);
+            struct rf_head_file *head = open_head_in(folder, gguf_path, &large, &probe, &error);
             CHECK_MSG(head != NULL, "%s", error.text);
             if (!head) continue;
             CHECK_INT(head->n_rows, is_bpe && is_large ? FIRST + 2 : 0);
@@ -307,7 +291,7 @@ static void test_bad_folders(void)
             hf_replace(&model.texts[bad_folders[i].file], bad_folders[i].from, bad_folders[i].to),
             "no %s", bad_folders[i].from);
         write_folder(&model);
-        struct rf_head_file *head = open_head(folder, &target, &probe, &error);
+        struct rf_head_file *head = open_head_in(folder, folder, &target, &probe, &error);
         CHECK_MSG(error.code == bad_folders[i].code && strstr(error.text, bad_folders[i].sentence),
                   "\"%s\": code %d: \"%s\"", bad_folders[i].sentence, error.code, error.text);
         rf_head_close(head);
@@ -323,7 +307,7 @@ static void test_longer_names(void)
     hf_head_mtp(&model);
     while (hf_replace(&model.texts[HF_HEADER], "\"mtp.", "\"model.mtp.")) continue;
     write_folder(&model);
-    struct rf_head_file *head = open_head(folder, &target, &probe, &error);
+    struct rf_head_file *head = open_head_in(folder, folder, &target, &probe, &error);
     CHECK_MSG(head, "%s", error.text);
     if (head) check_params(head);
     rf_head_close(head);
@@ -350,7 +334,7 @@ static void test_models(void)
         if (code) continue;
         CHECK_MSG(source->has_mtp == models[i].has, "%s", models[i].path);
         struct probe probe = {0};
-        struct rf_head_file *head = open_head(models[i].path, source, &probe, &error);
+        struct rf_head_file *head = open_head_in(folder, models[i].path, source, &probe, &error);
         CHECK_MSG((head != NULL) == models[i].has, "%s: %s", models[i].path, error.text);
         rf_head_close(head);
         rf_source_close(source);

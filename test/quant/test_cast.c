@@ -324,7 +324,7 @@ static void check_rows(const char *name, float (*next)(void))
     }
     printf("%s: w4a8_g128 %.3e, any scales %.3e\n", name, error, best);
     CHECK_MSG(error < 1.06 * best, "%s: w4a8_g128 %.3e, any scales %.3e", name, error, best);
-    /* What is on such a grid is found again. */
+    /* Values on such a grid are found again. */
     rf_cast_rows(kernels, RF_TARGET_W4A8_G128, RF_F32, values, RF_W4A8_G128, blocks, ROWS, ROW);
     rf_dequantize_f32(RF_W4A8_G128, blocks, again, ROWS * ROW);
     double off = squared_error(again, values, ROWS * ROW);

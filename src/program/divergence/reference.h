@@ -1,5 +1,5 @@
-/* What a model's probabilities are compared with: a file of log-probabilities, or another model,
- * which reads the same tokens beside it. The verb perplexity opens one. */
+/* The other side that a model's probabilities are compared with: a file of log-probabilities, or
+ * another model, which reads the same tokens beside it. The verb perplexity opens one. */
 #ifndef DIVERGENCE_REFERENCE_H
 #define DIVERGENCE_REFERENCE_H
 

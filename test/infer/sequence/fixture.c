@@ -133,7 +133,7 @@ void devices_choose(int argc, char **argv)
     if (on_cuda) device_must_exist(&bench_devices[FIRST_CUDA]);
 }
 
-/* Of all layers, but on the cores of those that read whole texts, where a model has both kinds. */
+/* Counts all layers, but on the cores those that read whole texts, where a model has both kinds. */
 static uint64_t block_bytes(const struct device *device, const struct rf_params *params)
 {
     uint64_t bytes = 0;

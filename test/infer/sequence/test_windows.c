@@ -32,7 +32,7 @@ static uint64_t bytes_of_kind(const struct rf_params *params, enum rf_kv_kind ki
 
 /* ---- what is kept ---- */
 
-/* Of twelve blocks the two newest are there, and those before the blocks 4, 8 and 10. */
+/* The two newest of twelve blocks are there, and those before the blocks 4, 8 and 10. */
 static void what_is_behind_windows_is_given_up(struct bench *bench)
 {
     enum { BLOCKS = 12, KEPT = 5 };
@@ -177,7 +177,7 @@ static void states_move(const struct rf_source *source, int from, int to, enum r
     rf_sequence_rewind(one, 0);
     MUST(rf_sequence_load(one, text, N - 300, N - 300, moved, &error));
     check_sequence(&benches[0], one, "a state that comes back");
-    /* What the other device lacks it reads again. */
+    /* The other device reads again what it lacks. */
     rf_sequence_rewind(other, 1400);
     append(other, text, 3);
     check_sequence(&benches[1], other, "a state from another device that was cut");
